@@ -19,6 +19,7 @@ use crate::durable::Durable;
 use crate::errors::errno;
 use crate::place::Place;
 use crate::replies::{TTL, attributes, file_type, time_or_now, unknown};
+use crate::syncs::Syncs;
 use crate::trees::{Found, Trees};
 
 /// A handle of a file that may be written.
@@ -36,22 +37,28 @@ pub(crate) struct Face {
     trees: Trees,
     durable: Durable,
     committer: Committer,
+    syncs: Syncs<ReplyEmpty>,
 }
 
 impl Face {
     pub(crate) fn new(trees: Trees, durable: Durable, committer: Committer) -> Face {
-        Face { trees, durable, committer }
+        Face { trees, durable, committer, syncs: Syncs::default() }
     }
 
     /// What was written so far becomes durable; in a transaction, with its commit.
     fn sync(&self, number: INodeNo, reply: ReplyEmpty) {
-        if let Place::View(..) | Place::Begin = Place::of(number) {
+        let is_in_transaction = matches!(Place::of(number), Place::View(..) | Place::Begin);
+        if is_in_transaction || !self.trees.is_any_unsynced() {
             return reply.ok();
         }
-        match self.trees.fs.sync() {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(&error)),
-        }
+        self.syncs.add(
+            reply,
+            || self.trees.fs.sync(),
+            |reply, synced| match synced {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno(error)),
+            },
+        );
     }
 
     fn entry(&self, found: Result<Found, Errno>, ttl: Duration, reply: ReplyEntry) {
@@ -336,6 +343,9 @@ impl Filesystem for Face {
         // The kernel holds the directory: nothing is removed from it in between, but by the commit of a transaction.
         let made = self.create_entry(parent, name, &new).and_then(|inode| {
             let found = (Place::of(parent).beside(inode.number), inode);
+            if let Place::Now(inode) = found.0 {
+                self.trees.note_changed(&[inode]);
+            }
             let attributes = self.trees.attributes(&found)?;
             self.trees.open(attributes.ino, writes)?;
             Ok((found.1, attributes))
@@ -407,7 +417,8 @@ impl Filesystem for Face {
         _: LockOwner,
         reply: ReplyEmpty,
     ) {
-        if handle.0 == WRITES && self.durable == Durable::Close {
+        let syncs = handle.0 == WRITES && self.durable == Durable::Close;
+        if syncs && self.trees.is_unsynced(number) {
             self.sync(number, reply);
         } else {
             reply.ok();

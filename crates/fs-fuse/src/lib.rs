@@ -17,7 +17,9 @@ mod mount;
 mod past;
 mod place;
 mod replies;
+mod syncs;
 mod trees;
+mod unsynced;
 mod views;
 
 pub use durable::Durable;

@@ -10,6 +10,7 @@ use crate::errors::errno;
 use crate::past::Past;
 use crate::place::Place;
 use crate::replies::{attributes, now};
+use crate::unsynced::Unsynced;
 use crate::views::Views;
 
 /// The folder in the root, which no listing shows.
@@ -38,6 +39,7 @@ pub(crate) struct Trees {
     pub(crate) fs: Fs,
     past: Past,
     views: Views,
+    unsynced: Unsynced,
     /// The user that has mounted it.
     user: u32,
 }
@@ -54,7 +56,30 @@ fn code_of(error: Error) -> Errno {
 
 impl Trees {
     pub(crate) fn new(fs: Fs, user: u32) -> Trees {
-        Trees { fs, past: Past::default(), views: Views::default(), user }
+        let (past, views, unsynced) = (Past::default(), Views::default(), Unsynced::default());
+        Trees { fs, past, views, unsynced, user }
+    }
+
+    /// Notes that inodes, as they are now, have changed: a close of them waits for that.
+    pub(crate) fn note_changed(&self, inodes: &[u64]) {
+        let store = self.fs.store();
+        self.unsynced.note(inodes, store.visible(), store.durable());
+    }
+
+    /// Whether something of an inode waits for a sync. What a transaction has waits for its commit.
+    pub(crate) fn is_unsynced(&self, number: INodeNo) -> bool {
+        match Place::of(number) {
+            Place::Now(inode) => self.unsynced.has(inode, self.fs.store().durable()),
+            _ => false,
+        }
+    }
+
+    /// Whether anything of the files as they are now waits for a sync.
+    pub(crate) fn is_any_unsynced(&self) -> bool {
+        let store = self.fs.store();
+        // In this order: what is durable grows, and only up to what is visible.
+        let visible = store.visible();
+        visible > store.durable()
     }
 
     /// What the kernel gets of an inode.
@@ -114,7 +139,9 @@ impl Trees {
         match tree.flatten() {
             None => {
                 let done = self.fs.write(now(), Durability::Buffered, |tree| work(tree, inodes));
-                done.map_err(code_of)
+                let done = done.map_err(code_of)?;
+                self.note_changed(&inodes);
+                Ok(done)
             }
             Some(view) => {
                 self.views.with(view, |view| view.change(now(), |tree| work(tree, inodes)))

@@ -1,0 +1,140 @@
+//! How many syncs of the disk the calls of programs cost.
+//!
+//! Where FUSE is not permitted, the tests of a mount say so and do nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::thread::{self, JoinHandle};
+
+use tembo_fs::{FileKind, Format, Fs, New, ROOT, Time};
+use tembo_fs_fuse::{Mount, MountOptions, Unmounter};
+use tembo_kv::{DomainRequest, Durability, Options, Store};
+use tempfile::TempDir;
+
+const NOW: Time = Time { seconds: 1, nanoseconds: 0 };
+
+fn stored(folder: &TempDir) -> (Store, Fs) {
+    let options = Options::new().domain(DomainRequest::Logged).background(false);
+    let store = Store::create(&folder.path().join("a.pool"), &options).unwrap();
+    let root = New { permissions: 0o777, ..Format::default().root };
+    let fs = Fs::format(&store, &Format { root, ..Format::default() }, NOW).unwrap();
+    (store, fs)
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A mount that this process serves.
+struct Served {
+    store: Store,
+    unmounter: Unmounter,
+    thread: Option<JoinHandle<()>>,
+    folder: TempDir,
+}
+
+impl Served {
+    /// `None`: FUSE is not permitted here.
+    fn new() -> Option<Served> {
+        let folder = folder();
+        let (store, fs) = stored(&folder);
+        let at = folder.path().join("at");
+        fs::create_dir(&at).unwrap();
+        let options = MountOptions { threads: 4, ..MountOptions::default() };
+        let mut mount = match Mount::new(fs, &at, &options) {
+            Ok(mount) => mount,
+            Err(error) => {
+                eprintln!("skipped, FUSE is not permitted here: {error}");
+                return None;
+            }
+        };
+        let unmounter = mount.unmounter();
+        let thread = Some(thread::spawn(move || mount.serve().unwrap()));
+        Some(Served { store, unmounter, thread, folder })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join("at").join(name)
+    }
+
+    fn syncs(&self) -> u64 {
+        self.store.report().fdatasyncs
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.unmounter.unmount().is_err() {
+            self.unmounter.force().unwrap();
+        }
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_close_waits_for_what_its_own_file_has_that_was_not_synced() {
+    let Some(served) = Served::new() else { return };
+    let open = |name: &str| OpenOptions::new().write(true).open(served.at(name)).unwrap();
+    let mut first = File::create(served.at("first")).unwrap();
+    first.write_all(b"first").unwrap();
+    first.sync_all().unwrap();
+    let mut second = File::create(served.at("second")).unwrap();
+    second.write_all(b"second").unwrap();
+    let before = served.syncs();
+    let since = || served.syncs() - before;
+    // What another has written meanwhile is nothing to it.
+    drop(first);
+    assert_eq!(since(), 0);
+    drop(second);
+    assert_eq!(since(), 1);
+    assert_eq!(served.store.durable(), served.store.visible());
+    // A file that was made, and one that was cut.
+    drop(File::create(served.at("third")).unwrap());
+    assert_eq!(since(), 2);
+    let third = open("third");
+    third.set_len(1).unwrap();
+    drop(third);
+    assert_eq!(since(), 3);
+    assert_eq!(served.store.durable(), served.store.visible());
+    let third = open("third");
+    fs::create_dir(served.at("folder")).unwrap();
+    drop(third);
+    assert_eq!(since(), 3);
+    // A sync is of all files.
+    open("third").sync_all().unwrap();
+    assert_eq!(since(), 4);
+    assert_eq!(served.store.durable(), served.store.visible());
+}
+
+#[test]
+fn threads_that_sync_at_the_same_time_share_one_sync() {
+    const THREADS: usize = 16;
+    let folder = folder();
+    let (store, fs) = stored(&folder);
+    let new = New { kind: FileKind::Regular, ..Format::default().root };
+    for round in 0..3 {
+        let (written, before) = (Barrier::new(THREADS), store.report().fdatasyncs);
+        let work = |thread: usize| {
+            let name = format!("{round} {thread}");
+            let write = |tree: &mut tembo_fs::AnyTreeMut<'_, '_>| {
+                let file = tree.create(ROOT, name.as_bytes(), &new)?;
+                tree.write(file.number, 0, &[7; 4096])
+            };
+            fs.write(NOW, Durability::Buffered, write).unwrap();
+            written.wait();
+            fs.sync().unwrap();
+        };
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let work = &work;
+                scope.spawn(move || work(thread));
+            }
+        });
+        assert_eq!(store.report().fdatasyncs - before, 1);
+        assert_eq!(store.durable(), store.visible());
+    }
+}

@@ -362,6 +362,37 @@ fn a_transaction_is_seen_when_it_commits_and_the_first_of_two_wins() {
 }
 
 #[test]
+fn a_file_is_the_old_one_until_what_writes_it_anew_commits() {
+    let fs = made();
+    let a = file(&fs, ROOT, "a").number;
+    change(&fs, |t| t.write(a, 0, &[1; 2 * PIECE as usize])).unwrap();
+    let begin = || {
+        let mut transaction = fs.transaction().unwrap();
+        let cut = Set { size: Some(0), ..Set::default() };
+        transaction.change(LATER, |t| t.set(a, &cut)).unwrap();
+        transaction.change(LATER, |t| t.write(a, 0, b"new")).unwrap();
+        transaction
+    };
+    drop(begin());
+    let mut transaction = begin();
+    assert_eq!(bytes(&fs, a), [1; 2 * PIECE as usize]);
+    let mut own = [0; 16];
+    assert_eq!(transaction.read(|t| t.read(a, 0, &mut own)).unwrap(), 3);
+    let (_, touched) = transaction.commit_touched(Durability::Strict).unwrap();
+    assert_eq!((touched.inodes.into_iter().collect::<Vec<_>>(), touched.names.len()), (vec![a], 0));
+    assert_eq!(bytes(&fs, a), b"new");
+    // What goes on behind the commit is another transaction, and a change beside it one more.
+    let mut next = fs.transaction().unwrap();
+    next.change(LATER, |t| t.write(a, 3, b"er")).unwrap();
+    change(&fs, |t| t.set(a, &Set { permissions: Some(0o600), ..Set::default() })).unwrap();
+    let lost = next.change(LATER, |t| t.write(a, 5, b"!")).unwrap_err();
+    assert!(matches!(lost, Error::Store(StoreError::Conflict { .. })), "{lost}");
+    assert!(matches!(next.commit(Durability::Strict), Err(Error::Broken)));
+    assert_eq!(bytes(&fs, a), b"new");
+    is_sound(&fs);
+}
+
+#[test]
 fn a_conflict_with_what_is_committed_appears_at_the_write() {
     let fs = made();
     let (a, b) = (file(&fs, ROOT, "a").number, file(&fs, ROOT, "b").number);

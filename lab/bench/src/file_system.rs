@@ -7,6 +7,7 @@ mod library;
 mod loop_device;
 mod mounted;
 mod small;
+mod stale;
 mod system;
 
 pub use cell::files_cell;

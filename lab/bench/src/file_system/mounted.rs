@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::stale::stale;
 use crate::Error;
 
 /// Until a mount is there, and until the process has ended after the unmount.
@@ -43,13 +44,28 @@ pub(crate) fn run_program(command: &mut Command) -> Result<(), Error> {
     Err(failed(io::Error::other(text)))
 }
 
+/// Unmounts, also what is in use; it may fail.
+fn unmount(point: &Path) {
+    let quietly = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(words).arg(point).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    // The second is for users that may not use the first; the last also unmounts what is in use.
+    let _ = quietly("umount", &[])
+        || quietly("fusermount3", &["-u"])
+        || quietly("umount", &["--lazy"])
+        || quietly("fusermount3", &["-u", "-z"]);
+}
+
 fn device(path: &Path) -> io::Result<u64> {
     fs::metadata(path).map(|metadata| metadata.dev())
 }
 
 impl Mounted {
     /// Starts a program, with the mount point as its last word, and waits for the mount. If this process is killed, the
-    /// program gets SIGTERM, as far as `setpriv` is installed; a mount that is in use then may stay.
+    /// program gets SIGTERM, as far as `setpriv` is installed, and ends with its mount. What an earlier process has left of one
+    /// beside this is unmounted.
     ///
     /// # Errors
     /// It was not mounted.
@@ -69,6 +85,9 @@ impl Mounted {
             None => Command::new(program),
         };
         fs::create_dir(&point)?;
+        // Without the list nothing is known to be left.
+        let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+        stale(&point.canonicalize()?, &mounts).iter().for_each(|stale| unmount(stale));
         let before = device(&point)?;
         command.args(words).arg(&point);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -94,26 +113,13 @@ impl Mounted {
     /// # Errors
     /// It did not end in time, or failed.
     pub(crate) fn end(mut self) -> Result<(), Error> {
-        self.unmount();
+        unmount(&self.point);
         let failed = |source| Error::Process { contender: self.name.into(), source };
         match self.ended() {
             Ok(true) => Ok(()),
             Ok(false) => Err(failed(io::Error::other("it does not end"))),
             Err(source) => Err(failed(source)),
         }
-    }
-
-    fn unmount(&self) {
-        let quietly = |program: &str, words: &[&str]| {
-            let mut command = Command::new(program);
-            command.args(words).arg(&self.point).stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
-        // The second is for users that may not use the first; the last also unmounts what is in use.
-        let _ = quietly("umount", &[])
-            || quietly("fusermount3", &["-u"])
-            || quietly("umount", &["--lazy"])
-            || quietly("fusermount3", &["-u", "-z"]);
     }
 
     fn ended(&mut self) -> io::Result<bool> {
@@ -133,7 +139,7 @@ impl Drop for Mounted {
         if let Ok(Some(_)) = self.child.try_wait() {
             return;
         }
-        self.unmount();
+        unmount(&self.point);
         if !self.ended().unwrap_or(false) {
             // Its files are removed next; it has nothing to save.
             let _ = self.child.kill();

@@ -1,7 +1,7 @@
 //! `tembo mount` and `tembo umount`: the file system of a pool at a directory.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -93,6 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         threads: args.threads,
     };
     let stopped = signals::stopped()?;
+    unmount_dead(&args.directory);
     let mut mount = Mount::new(fs.clone(), &args.directory, &options)
         .with_context(|| format!("mounting at {}", args.directory.display()))?;
     let unmounter = mount.unmounter();
@@ -144,13 +145,26 @@ fn unmounted(ends: &Receiver<io::Result<()>>, mut unmounter: Unmounter) -> bool 
     ends.recv_timeout(PATIENCE).is_ok()
 }
 
+/// Unmounts what the process has left that served a mount at the directory and was killed.
+fn unmount_dead(directory: &Path) {
+    let found = std::fs::metadata(directory);
+    if found.is_err_and(|error| error.kind() == io::ErrorKind::NotConnected) {
+        // Programs may have files of it open for ever. If it fails, so does the mount.
+        unmount_by_system(directory, [&["-u", "-z"], &["--lazy"]]);
+    }
+}
+
 /// Unmounts by the programs of the system, which may do it for other users too.
+fn unmount_by_system(directory: &Path, options: [&[&str]; 2]) -> bool {
+    ["fusermount3", "umount"].into_iter().zip(options).any(|(program, options)| {
+        let done = Command::new(program).args(options).arg(directory).status();
+        done.is_ok_and(|status| status.success())
+    })
+}
+
 pub(crate) fn umount(args: &UmountArgs) -> anyhow::Result<Exit> {
-    for (program, options) in [("fusermount3", &["-u"][..]), ("umount", &[])] {
-        let done = Command::new(program).args(options).arg(&args.directory).status();
-        if done.is_ok_and(|status| status.success()) {
-            return Ok(Exit::Done);
-        }
+    if unmount_by_system(&args.directory, [&["-u"], &[]]) {
+        return Ok(Exit::Done);
     }
     refuse(Exit::Other, format!("{} was not unmounted", args.directory.display()))
 }

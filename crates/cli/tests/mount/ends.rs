@@ -62,6 +62,21 @@ fn a_signal_ends_a_mount_in_which_a_transaction_goes_on() {
 }
 
 #[test]
+fn a_mount_takes_the_place_of_one_whose_process_was_killed() {
+    let Some(mut mounted) = Mounted::new() else { return };
+    let at = mounted.at();
+    let mut file = File::create(at.join("open")).unwrap();
+    file.write_all(b"written").unwrap();
+    file.sync_all().unwrap();
+    mounted.kill();
+    // The file is open yet.
+    mounted.mount_again();
+    assert!(file.write_all(b"more").is_err());
+    assert_eq!(fs::read(at.join("open")).unwrap(), b"written");
+    mounted.end();
+}
+
+#[test]
 fn a_mount_ends_with_the_program_that_started_it() {
     if Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("skipped: setpriv is not installed");

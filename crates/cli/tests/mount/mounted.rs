@@ -127,7 +127,8 @@ impl Drop for Mounted {
 /// Mounts `a.pool` of a folder at `at`; `None`: FUSE is not permitted here.
 fn serve(folder: &Path, options: &[&str]) -> Option<Child> {
     let (pool, at) = (folder.join("a.pool"), folder.join("at"));
-    let device = fs::metadata(&at).unwrap().dev();
+    // It may have what a killed process has left.
+    let device = fs::metadata(&at).map_or(0, |metadata| metadata.dev());
     let mut process = Command::new(TEMBO)
         .args(["mount", text(&pool), text(&at), "--domain", "logged"])
         .args(options)

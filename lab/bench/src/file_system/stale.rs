@@ -44,8 +44,8 @@ mod tests {
         let found = |point: &str| beside(Path::new(point), mounts).collect::<Vec<_>>();
         let expected = ["/disk/.tmpA/files", "/disk/.tmpB/files"].map(PathBuf::from);
         assert_eq!(found("/disk/.tmpE/files"), expected);
-        assert_eq!(found("/other/.tmpE/files"), [PathBuf::new(); 0]);
+        assert_eq!(found("/other/.tmpE/files"), Vec::<PathBuf>::new());
         // None of them is there.
-        assert_eq!(stale(Path::new("/disk/.tmpE/files"), mounts), [PathBuf::new(); 0]);
+        assert_eq!(stale(Path::new("/disk/.tmpE/files"), mounts), Vec::<PathBuf>::new());
     }
 }

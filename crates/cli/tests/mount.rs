@@ -8,6 +8,8 @@
 mod ends;
 #[path = "mount/failures.rs"]
 mod failures;
+#[path = "mount/marked.rs"]
+mod marked;
 #[path = "mount/mounted.rs"]
 mod mounted;
 #[path = "mount/transactions.rs"]

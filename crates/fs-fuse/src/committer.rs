@@ -10,18 +10,20 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 
-use fuser::{INodeNo, Notifier, ReplyWrite};
+use fuser::{Errno, INodeNo, Notifier};
 use tembo_fs::{FsTransaction, Touched};
 use tembo_kv::Durability;
 
 use crate::errors::errno;
 
-/// What is to be committed, and the request to commit it.
+/// Answers the request to commit.
+pub(crate) type Answer = Box<dyn FnOnce(Result<(), Errno>) + Send>;
+
+/// What is to be committed.
 pub(crate) struct Commit {
     pub(crate) transaction: FsTransaction,
-    pub(crate) reply: ReplyWrite,
-    /// Bytes of the request, which the reply says were taken.
-    pub(crate) len: u32,
+    pub(crate) durability: Durability,
+    pub(crate) answer: Answer,
 }
 
 /// The way to the kernel, once it is mounted.
@@ -45,7 +47,7 @@ impl Committer {
         Ok(Committer { commits: Some(commits), thread: Some(thread) })
     }
 
-    /// Commits, and then replies.
+    /// Commits, and then answers.
     pub(crate) fn commit(&self, commit: Commit) {
         if let Some(commits) = &self.commits {
             // It takes commits as long as there is a sender.
@@ -64,15 +66,15 @@ impl Committer {
 }
 
 fn run(todo: &Receiver<Commit>, kernel: &Kernel) {
-    for Commit { transaction, reply, len } in todo {
-        match transaction.commit_touched(Durability::Strict) {
+    for Commit { transaction, durability, answer } in todo {
+        match transaction.commit_touched(durability) {
             Ok((_, touched)) => {
                 if let Some(notifier) = kernel.get() {
                     invalidate(notifier, &touched);
                 }
-                reply.written(len);
+                answer(Ok(()));
             }
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => answer(Err(errno(&error))),
         }
     }
 }

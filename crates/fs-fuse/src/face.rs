@@ -12,13 +12,19 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use tembo_fs::{Allocate, Condition, FileKind, Inode, New, Rename, Set};
+use rustix::fs::OFlags;
+use tembo_fs::{
+    Allocate, AnyTree, AnyTreeMut, Condition, Error, FileKind, FsTransaction, Inode, New, Rename,
+    Set,
+};
+use tembo_kv::Durability;
 
-use crate::committer::{Commit, Committer};
+use crate::committer::{Answer, Commit, Committer};
 use crate::durable::Durable;
 use crate::errors::errno;
+use crate::opened::{Closing, HANDLE_MIN, Opened, lose};
 use crate::place::Place;
-use crate::replies::{TTL, attributes, file_type, time_or_now, unknown};
+use crate::replies::{TTL, attributes, file_type, now, time_or_now, unknown};
 use crate::syncs::Syncs;
 use crate::trees::{Found, Trees};
 
@@ -38,11 +44,106 @@ pub(crate) struct Face {
     durable: Durable,
     committer: Committer,
     syncs: Syncs<ReplyEmpty>,
+    opened: Opened,
 }
 
 impl Face {
     pub(crate) fn new(trees: Trees, durable: Durable, committer: Committer) -> Face {
-        Face { trees, durable, committer, syncs: Syncs::default() }
+        let (syncs, opened) = (Syncs::default(), Opened::default());
+        Face { trees, durable, committer, syncs, opened }
+    }
+
+    /// The handle, if a file is open by it in a transaction of its own.
+    fn own(number: INodeNo, handle: FileHandle) -> Option<u64> {
+        let is_own = matches!(Place::of(number), Place::Now(_)) && handle.0 >= HANDLE_MIN;
+        is_own.then_some(handle.0)
+    }
+
+    /// As `own`, of a change that may not say a handle.
+    fn own_of(&self, number: INodeNo, handle: Option<FileHandle>, thread: u32) -> Option<u64> {
+        match (handle, Place::of(number)) {
+            (Some(handle), _) => Face::own(number, handle),
+            (None, Place::Now(inode)) => self.opened.of_thread(inode, thread),
+            _ => None,
+        }
+    }
+
+    /// Reads a file, in the transaction of an open if there is one.
+    fn read_one<T>(
+        &self,
+        number: INodeNo,
+        own: Option<u64>,
+        work: impl FnOnce(&mut AnyTree<'_>, u64) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        match own {
+            Some(handle) => self.opened.read(&self.trees.fs, handle, |tree| work(tree, number.0)),
+            None => self.trees.read(number, work),
+        }
+    }
+
+    /// Changes a file, in the transaction of an open if there is one.
+    fn change_one<T>(
+        &self,
+        number: INodeNo,
+        own: Option<u64>,
+        work: impl FnOnce(&mut AnyTreeMut<'_, '_>, u64) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        match own {
+            Some(handle) => {
+                self.opened.change(&self.trees.fs, handle, now(), |tree| work(tree, number.0))
+            }
+            None => self.trees.write([number], |tree, [number]| work(tree, number)),
+        }
+    }
+
+    /// What an open that was told whether the file is marked gives to the kernel.
+    fn open_file(
+        &self,
+        (number, thread): (INodeNo, u32),
+        (writes, cuts): (bool, bool),
+        is_marked: bool,
+    ) -> Result<(FileHandle, FopenFlags), Errno> {
+        if is_marked && writes {
+            let cut = cuts.then(now);
+            let handle = self.opened.begin(&self.trees.fs, (number.0, thread), cut)?;
+            return Ok((FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO));
+        }
+        if cuts {
+            let set = Set { size: Some(0), ..Set::default() };
+            self.trees.remove([number], |tree, [number]| tree.set(number, &set))?;
+        }
+        // What is shown has no size that the kernel could know; of a marked file, other opens may make it believe another one.
+        let is_direct = is_marked || Place::of(number) == Place::Version;
+        let flags =
+            if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
+        Ok((handle(writes), flags))
+    }
+
+    /// Commits the transaction of an open.
+    fn commit(&self, transaction: FsTransaction, answer: Answer) {
+        let durability = match self.durable {
+            Durable::Close => Durability::Strict,
+            Durable::Fsync => Durability::Buffered,
+        };
+        self.committer.commit(Commit { transaction, durability, answer });
+    }
+
+    /// One of those that have a file open in a transaction of its own closes it.
+    fn close_own(&self, handle: u64, by: (LockOwner, u32), reply: ReplyEmpty) {
+        match self.opened.close(handle, by) {
+            Closing::Nothing => reply.ok(),
+            Closing::Lost => reply.error(Errno::ECANCELED),
+            Closing::Commit(transaction, own) => {
+                let answer = move |committed: Result<(), Errno>| {
+                    if let Err(error) = committed {
+                        lose(&own);
+                        return reply.error(error);
+                    }
+                    reply.ok();
+                };
+                self.commit(transaction, Box::new(answer));
+            }
+        }
     }
 
     /// What was written so far becomes durable; in a transaction, with its commit.
@@ -93,7 +194,12 @@ impl Face {
         match self.trees.end(view) {
             None => reply.error(Errno::ESTALE),
             Some(transaction) if commits => {
-                self.committer.commit(Commit { transaction, reply, len });
+                let answer = move |committed: Result<(), Errno>| match committed {
+                    Ok(()) => reply.written(len),
+                    Err(error) => reply.error(error),
+                };
+                let (durability, answer) = (Durability::Strict, Box::new(answer));
+                self.committer.commit(Commit { transaction, durability, answer });
             }
             Some(transaction) => {
                 drop(transaction);
@@ -105,6 +211,10 @@ impl Face {
 
 fn handle(writes: bool) -> FileHandle {
     FileHandle(if writes { WRITES } else { 0 })
+}
+
+fn has_flag(flags: OpenFlags, flag: OFlags) -> bool {
+    OFlags::from_bits_retain(flags.0 as u32).contains(flag)
 }
 
 fn done(result: Result<(), Errno>, reply: ReplyEmpty) {
@@ -135,6 +245,8 @@ impl Filesystem for Face {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_CACHE_SYMLINKS,
+            // To cut a file is a part of the open, and so of its transaction.
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
         ];
         for capability in wanted {
             // A kernel without it does without.
@@ -170,7 +282,7 @@ impl Filesystem for Face {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         mode: Option<u32>,
         user: Option<u32>,
@@ -179,7 +291,7 @@ impl Filesystem for Face {
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        _: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -194,7 +306,13 @@ impl Filesystem for Face {
             accessed: accessed.map(time_or_now),
             modified: modified.map(time_or_now),
         };
-        let done = self.trees.remove([number], |tree, [number]| tree.set(number, &set));
+        let done = match self.own_of(number, handle, request.pid()) {
+            // The kernel gets what others see.
+            own @ Some(_) => self
+                .change_one(number, own, |tree, number| tree.set(number, &set))
+                .and_then(|_| self.trees.inode(Place::of(number))),
+            None => self.trees.remove([number], |tree, [number]| tree.set(number, &set)),
+        };
         match done.and_then(|inode| self.trees.attributes(&(Place::of(number), inode))) {
             Ok(attributes) => reply.attr(&TTL, &attributes),
             Err(error) => reply.error(error),
@@ -317,14 +435,19 @@ impl Filesystem for Face {
                 Err(error) => reply.error(error),
             };
         }
-        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        // What it shows has no size that the kernel could know.
-        let is_text = Place::of(number) == Place::Version;
-        let cache =
-            if is_text { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
-        match self.trees.open(number, writes) {
-            Ok(()) => reply.opened(handle(writes), cache),
-            Err(error) => reply.error(error),
+        let cuts = has_flag(flags, OFlags::TRUNC);
+        let writes = cuts || flags.acc_mode() != OpenAccMode::O_RDONLY;
+        let is_marked = match self.trees.open(number, writes) {
+            Ok(is_marked) => is_marked,
+            Err(error) => return reply.error(error),
+        };
+        match self.open_file((number, request.pid()), (writes, cuts), is_marked) {
+            Ok((handle, flags)) => reply.opened(handle, flags),
+            Err(error) => {
+                // What was not opened is not closed. The next open of the file system removes what this one could not.
+                let _ = self.trees.close(number);
+                reply.error(error);
+            }
         }
     }
 
@@ -368,7 +491,7 @@ impl Filesystem for Face {
         offset: u64,
         size: u32,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let shown = match Place::of(number) {
@@ -382,7 +505,9 @@ impl Filesystem for Face {
             return reply.data(&rest[..rest.len().min(size as usize)]);
         }
         let mut bytes = vec![0; size as usize];
-        match self.trees.read(number, |tree, number| tree.read(number, offset, &mut bytes)) {
+        // The kernel fills its cache, which is everyone's, without saying for which program: for a private mapping.
+        let own = Face::own(number, handle).filter(|_| owner.is_some());
+        match self.read_one(number, own, |tree, number| tree.read(number, offset, &mut bytes)) {
             Ok(len) => reply.data(&bytes[..len]),
             Err(error) => reply.error(error),
         }
@@ -395,15 +520,26 @@ impl Filesystem for Face {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
+        how: WriteFlags,
+        flags: OpenFlags,
+        owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         if Place::of(number) == Place::Begin {
             return self.end(handle.0, data, reply);
         }
-        match self.trees.write([number], |tree, [number]| tree.write(number, offset, data)) {
+        // The kernel writes its cache by any handle: what was stored to a mapping from before the mark.
+        let own = Face::own(number, handle).filter(|_| !how.contains(WriteFlags::FUSE_WRITE_CACHE));
+        if let Some(handle) = own {
+            self.opened.note_writer(handle, owner);
+        }
+        let appends = own.is_some() && has_flag(flags, OFlags::APPEND);
+        let written = self.change_one(number, own, |tree, number| {
+            // The kernel knows the end that others see.
+            let offset = if appends { tree.tree().inode(number)?.size } else { offset };
+            tree.write(number, offset, data)
+        });
+        match written {
             Ok(_) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),
         }
@@ -411,12 +547,15 @@ impl Filesystem for Face {
 
     fn flush(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         handle: FileHandle,
-        _: LockOwner,
+        owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        if let Some(handle) = Face::own(number, handle) {
+            return self.close_own(handle, (owner, request.pid()), reply);
+        }
         let syncs = handle.0 == WRITES && self.durable == Durable::Close;
         if syncs && self.trees.is_unsynced(number) {
             self.sync(number, reply);
@@ -440,11 +579,20 @@ impl Filesystem for Face {
             drop(self.trees.end(handle.0));
             return reply.ok();
         }
+        let own = Face::own(number, handle);
+        if let Some(transaction) = own.and_then(|handle| self.opened.end(handle)) {
+            // Its program has closed it, and is told nothing any more.
+            self.commit(transaction, Box::new(|_| ()));
+        }
         done(self.trees.close(number), reply);
     }
 
-    fn fsync(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.sync(number, reply);
+    fn fsync(&self, _: &Request, number: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        match Face::own(number, handle) {
+            // Its close commits what is to be durable.
+            Some(_) => reply.ok(),
+            None => self.sync(number, reply),
+        }
     }
 
     fn fsyncdir(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
@@ -511,7 +659,7 @@ impl Filesystem for Face {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -529,9 +677,10 @@ impl Filesystem for Face {
             2 => Condition::Replace,
             _ => return reply.error(Errno::EINVAL),
         };
-        let set = self
-            .trees
-            .write([number], |tree, [number]| tree.set_attribute(number, name, value, condition));
+        let own = self.own_of(number, None, request.pid());
+        let set = self.change_one(number, own, |tree, number| {
+            tree.set_attribute(number, name, value, condition)
+        });
         done(set, reply);
     }
 
@@ -549,10 +698,16 @@ impl Filesystem for Face {
         attribute_reply(list, size, reply);
     }
 
-    fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes();
-        let removed =
-            self.trees.remove([number], |tree, [number]| tree.remove_attribute(number, name));
+        let removed = match self.own_of(number, None, request.pid()) {
+            own @ Some(_) => {
+                self.change_one(number, own, |tree, number| tree.remove_attribute(number, name))
+            }
+            None => {
+                self.trees.remove([number], |tree, [number]| tree.remove_attribute(number, name))
+            }
+        };
         done(removed, reply);
     }
 
@@ -560,7 +715,7 @@ impl Filesystem for Face {
         &self,
         _: &Request,
         number: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         len: u64,
         mode: i32,
@@ -577,8 +732,9 @@ impl Filesystem for Face {
             0x20 => Allocate::Insert,
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
+        let own = Face::own(number, handle);
         let allocated =
-            self.trees.write([number], |tree, [number]| tree.allocate(number, offset, len, how));
+            self.change_one(number, own, |tree, number| tree.allocate(number, offset, len, how));
         done(allocated.map(drop), reply);
     }
 
@@ -586,15 +742,16 @@ impl Filesystem for Face {
         &self,
         _: &Request,
         number: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        let own = Face::own(number, handle);
         let found = match whence {
-            SEEK_DATA => self.trees.read(number, |tree, number| tree.seek_data(number, offset)),
-            SEEK_HOLE => self.trees.read(number, |tree, number| tree.seek_hole(number, offset)),
+            SEEK_DATA => self.read_one(number, own, |tree, number| tree.seek_data(number, offset)),
+            SEEK_HOLE => self.read_one(number, own, |tree, number| tree.seek_hole(number, offset)),
             _ => Err(Errno::EINVAL),
         };
         match found {
@@ -610,7 +767,7 @@ impl Filesystem for Face {
         _: FileHandle,
         from_offset: u64,
         to: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         to_offset: u64,
         len: u64,
         _: CopyFileRangeFlags,
@@ -618,9 +775,14 @@ impl Filesystem for Face {
     ) {
         // The answer has 32 bits.
         let len = len.min(1 << 30);
-        let copied = self.trees.write([from, to], |tree, [from, to]| {
+        let copy = |tree: &mut AnyTreeMut<'_, '_>, [from, to]: [u64; 2]| {
             tree.copy_range((from, from_offset), (to, to_offset), len)
-        });
+        };
+        let copied = match (Face::own(to, handle), Place::of(from)) {
+            (None, _) => self.trees.write([from, to], copy),
+            (own, Place::Now(from)) => self.change_one(to, own, |tree, to| copy(tree, [from, to])),
+            _ => Err(Errno::EXDEV),
+        };
         match copied {
             Ok(copied) => reply.written(copied as u32),
             Err(error) => reply.error(error),

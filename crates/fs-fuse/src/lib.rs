@@ -8,12 +8,16 @@
 //!
 //! Opening `.tembo/begin` begins a transaction, whose number is read from the file. `.tembo/transactions/NUMBER` is the tree as
 //! it is in that transaction. To write `commit` to the open file commits it, to close the file before drops it.
+//!
+//! Of a file with the attribute `user.tembo.transaction` each open that may write is a transaction, which a close commits.
 
+mod caller;
 mod committer;
 mod durable;
 mod errors;
 mod face;
 mod mount;
+mod opened;
 mod past;
 mod place;
 mod replies;

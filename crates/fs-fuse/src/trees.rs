@@ -7,6 +7,7 @@ use tembo_fs::{AnyTree, AnyTreeMut, Entry, Error, FileKind, Fs, FsTransaction, I
 use tembo_kv::{Durability, Error as StoreError};
 
 use crate::errors::errno;
+use crate::opened::MARK;
 use crate::past::Past;
 use crate::place::Place;
 use crate::replies::{attributes, now};
@@ -311,17 +312,29 @@ impl Trees {
         }
     }
 
-    /// Opens an inode.
+    /// Opens an inode; whether it has the mark of those that are written in transactions of their own.
     ///
     /// # Errors
     /// `EROFS` of a snapshot that is to be written; `ENOENT`, `ESTALE`.
-    pub(crate) fn open(&self, number: INodeNo, writes: bool) -> Result<(), Errno> {
+    pub(crate) fn open(&self, number: INodeNo, writes: bool) -> Result<bool, Errno> {
         match Place::of(number) {
-            Place::Now(inode) => self.fs.open_inode(inode).map(drop).map_err(code_of),
+            Place::Now(inode) => {
+                let found = self.fs.open_inode(inode).map_err(code_of)?;
+                // If it cannot be read, what follows says so.
+                Ok(found.attributes > 0 && self.has_mark(inode).unwrap_or(false))
+            }
             // A transaction keeps what has lost its names until it ends.
-            at @ Place::View(..) => self.inode(at).map(drop),
+            at @ Place::View(..) => self.inode(at).map(|_| false),
             _ if writes => Err(Errno::EROFS),
-            _ => Ok(()),
+            _ => Ok(false),
+        }
+    }
+
+    fn has_mark(&self, inode: u64) -> Result<bool, Error> {
+        match self.fs.snapshot()?.attribute(inode, MARK) {
+            Ok(_) => Ok(true),
+            Err(Error::NoSuchAttribute { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

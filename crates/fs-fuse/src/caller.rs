@@ -1,0 +1,51 @@
+//! What became of the program that makes a request.
+
+/// Of the flags of a thread: it ends.
+const EXITING: u64 = 0x4;
+
+/// The fields of `/proc/PID/stat` behind the name, from 0 on: flags of the thread, and what it ends with.
+const FLAGS: usize = 6;
+const EXIT_CODE: usize = 49;
+
+/// Whether a thread makes a request because a signal ends its program. Where the system does not say so, it is taken for one that goes on.
+pub(crate) fn is_killed(thread: u32) -> bool {
+    let of_thread = |name: &str| std::fs::read(format!("/proc/{thread}/{name}"));
+    // A thread that executes another program closes files too, and what reads its `stat` waits until it has; one that has no memory
+    // any more executes nothing.
+    let ends = of_thread("status").is_ok_and(|status| !has_memory(&status));
+    ends && of_thread("stat").is_ok_and(|stat| ends_by_signal(&stat))
+}
+
+fn has_memory(status: &[u8]) -> bool {
+    status.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"VmSize:"))
+}
+
+fn ends_by_signal(stat: &[u8]) -> bool {
+    // The name may have any bytes, brackets and spaces too.
+    let Some(name_end) = stat.iter().rposition(|&byte| byte == b')') else { return false };
+    let Some(Ok(rest)) = stat.get(name_end + 1..).map(std::str::from_utf8) else { return false };
+    let field = |index| rest.split_ascii_whitespace().nth(index)?.parse::<u64>().ok();
+    // The low seven bits are the signal.
+    field(FLAGS).is_some_and(|flags| flags & EXITING != 0)
+        && field(EXIT_CODE).is_some_and(|code| code & 0x7f != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_a_signal_ends_is_told_from_one_that_ends_by_itself() {
+        let stat = |flags: u64, code: u64| {
+            let mut fields = vec!["0".to_owned(); 50];
+            (fields[0], fields[FLAGS], fields[EXIT_CODE]) =
+                ("S".into(), flags.to_string(), code.to_string());
+            format!("77 (a) 4 (b) {}\n", fields.join(" "))
+        };
+        assert!(ends_by_signal(stat(0x40_0004, 9).as_bytes()));
+        assert!(!ends_by_signal(stat(0x40_0004, 3 << 8).as_bytes()));
+        assert!(!ends_by_signal(stat(0x40_0000, 0).as_bytes()));
+        assert!(!ends_by_signal(b"") && !ends_by_signal(b"1 (x) S 1"));
+        assert!(!is_killed(std::process::id()) && !is_killed(0));
+    }
+}

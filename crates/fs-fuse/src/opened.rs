@@ -1,0 +1,227 @@
+//! Files that are open in transactions of their own: those with the attribute [`MARK`].
+//!
+//! ```text
+//!  open to be written    a transaction begins
+//!  read, write, cut      in it: no other program sees it
+//!  a close               by the process that has written commits it; what is written later, by a duplicate, begins another one
+//!  the last close        commits what was not: a file that was only cut by the open
+//! ```
+//!
+//! The kernel has one cache for all that have a file open, so that such a file is read and written past it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fuser::{Errno, LockOwner};
+use tembo_fs::{AnyTree, AnyTreeMut, Error, Fs, FsTransaction, Set, Time};
+
+use crate::caller::is_killed;
+use crate::errors::errno;
+
+/// The attribute of a file of which each open that may write is a transaction.
+pub(crate) const MARK: &[u8] = b"user.tembo.transaction";
+
+/// Numbers of handles below it are of files without.
+pub(crate) const HANDLE_MIN: u64 = 1 << 32;
+
+/// Files that are open in transactions of their own, by their handles.
+#[derive(Default)]
+pub(crate) struct Opened(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// Handles that were given.
+    given: u64,
+    open: BTreeMap<u64, Open>,
+}
+
+struct Open {
+    inode: u64,
+    /// The thread that has opened it.
+    thread: u32,
+    own: Arc<Mutex<Own>>,
+}
+
+/// What one open has done.
+#[derive(Default)]
+pub(crate) struct Own {
+    /// `None`: nothing since the last commit.
+    transaction: Option<FsTransaction>,
+    is_changed: bool,
+    /// Changed by more than the open.
+    is_written: bool,
+    /// The process that has written last, if one has written since the last commit.
+    writer: Option<LockOwner>,
+    /// Something of it was not committed: what comes later would be a part.
+    is_lost: bool,
+}
+
+/// What is to be done at a close.
+pub(crate) enum Closing {
+    Nothing,
+    Commit(FsTransaction, Arc<Mutex<Own>>),
+    Lost,
+}
+
+/// Something was not committed.
+struct Lost;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in a call leaves a transaction as it was before or after it: a part of it makes it broken.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn code_of(error: Error) -> Errno {
+    errno(&error)
+}
+
+impl Opened {
+    /// Opens an inode in a transaction, and makes it empty if it is to be cut; returns the handle.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn begin(
+        &self,
+        fs: &Fs,
+        (inode, thread): (u64, u32),
+        cut: Option<Time>,
+    ) -> Result<u64, Errno> {
+        let mut transaction = fs.transaction().map_err(code_of)?;
+        if let Some(now) = cut {
+            let set = Set { size: Some(0), ..Set::default() };
+            transaction.change(now, |tree| tree.set(inode, &set)).map_err(code_of)?;
+        }
+        let (transaction, is_changed) = (Some(transaction), cut.is_some());
+        let own = Arc::new(Mutex::new(Own { transaction, is_changed, ..Own::default() }));
+        let mut table = locked(&self.0);
+        table.given += 1;
+        let handle = HANDLE_MIN + table.given;
+        table.open.insert(handle, Open { inode, thread, own });
+        Ok(handle)
+    }
+
+    fn own(&self, handle: u64) -> Result<Arc<Mutex<Own>>, Errno> {
+        locked(&self.0).open.get(&handle).map(|open| open.own.clone()).ok_or(Errno::EBADF)
+    }
+
+    /// Notes that a process is about to write.
+    pub(crate) fn note_writer(&self, handle: u64, writer: Option<LockOwner>) {
+        if let Ok(own) = self.own(handle) {
+            locked(&own).writer = writer;
+        }
+    }
+
+    /// The handle by which a thread has an inode open and has not closed it: a change that says no handle is meant for that.
+    pub(crate) fn of_thread(&self, inode: u64, thread: u32) -> Option<u64> {
+        let table = locked(&self.0);
+        let goes_on = |open: &Open| locked(&open.own).transaction.is_some();
+        let found = table
+            .open
+            .iter()
+            .find(|(_, open)| (open.inode, open.thread) == (inode, thread) && goes_on(open));
+        found.map(|(handle, _)| *handle)
+    }
+
+    /// Reads a file as its transaction has it.
+    ///
+    /// # Errors
+    /// `ECANCELED`: it is lost. Those of `work`.
+    pub(crate) fn read<T>(
+        &self,
+        fs: &Fs,
+        handle: u64,
+        work: impl FnOnce(&mut AnyTree<'_>) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let own = self.own(handle)?;
+        let mut own = locked(&own);
+        let done = own.transaction(fs)?.read(|tree| work(&mut tree.any()));
+        done.map_err(code_of)
+    }
+
+    /// Changes a file in its transaction.
+    ///
+    /// # Errors
+    /// `ECANCELED`: another has changed the file since, and the transaction is lost. Those of `work`.
+    pub(crate) fn change<T>(
+        &self,
+        fs: &Fs,
+        handle: u64,
+        now: Time,
+        work: impl FnOnce(&mut AnyTreeMut<'_, '_>) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let own = self.own(handle)?;
+        let mut own = locked(&own);
+        let done = own.transaction(fs)?.change(now, work);
+        (own.is_changed, own.is_written) = (true, true);
+        done.map_err(code_of)
+    }
+
+    /// One of those that have a file open closes it: a thread of a process. Of a process that has not written it means
+    /// nothing: each program that is started closes what it does not inherit.
+    pub(crate) fn close(&self, handle: u64, (process, thread): (LockOwner, u32)) -> Closing {
+        let table = locked(&self.0);
+        let Some(open) = table.open.get(&handle) else { return Closing::Nothing };
+        let (shared, opener) = (open.own.clone(), open.thread);
+        drop(table);
+        let mut own = locked(&shared);
+        if own.writer.map_or(thread != opener, |writer| writer != process) {
+            return Closing::Nothing;
+        }
+        let killed = own.is_changed && is_killed(thread);
+        let closed = own.close(killed);
+        drop(own);
+        match closed {
+            Ok(Some(transaction)) => Closing::Commit(transaction, shared),
+            Ok(None) => Closing::Nothing,
+            Err(Lost) => Closing::Lost,
+        }
+    }
+
+    /// The last of those that have it open has closed it; what is left to commit.
+    pub(crate) fn end(&self, handle: u64) -> Option<FsTransaction> {
+        let own = locked(&self.0).open.remove(&handle)?.own;
+        let mut own = locked(&own);
+        let is_changed = own.is_changed;
+        own.transaction.take().filter(|_| is_changed)
+    }
+}
+
+impl Own {
+    /// # Errors
+    /// `ECANCELED`: it is lost. Those of the store.
+    fn transaction(&mut self, fs: &Fs) -> Result<&mut FsTransaction, Errno> {
+        if self.is_lost {
+            return Err(Errno::ECANCELED);
+        }
+        match &mut self.transaction {
+            Some(transaction) => Ok(transaction),
+            none => Ok(none.insert(fs.transaction().map_err(code_of)?)),
+        }
+    }
+
+    /// What a close is to commit: an open that has cut the file commits that with what is written, or when it ends.
+    fn close(&mut self, killed: bool) -> Result<Option<FsTransaction>, Lost> {
+        if killed && self.is_changed {
+            self.lose();
+        }
+        if self.is_lost {
+            return Err(Lost);
+        }
+        if self.is_changed && !self.is_written {
+            return Ok(None);
+        }
+        let is_changed = self.is_changed;
+        (self.is_changed, self.is_written, self.writer) = (false, false, None);
+        Ok(self.transaction.take().filter(|_| is_changed))
+    }
+
+    fn lose(&mut self) {
+        (self.transaction, self.is_changed, self.is_written) = (None, false, false);
+        self.is_lost = true;
+    }
+}
+
+/// Notes that a commit has failed.
+pub(crate) fn lose(own: &Mutex<Own>) {
+    locked(own).lose();
+}

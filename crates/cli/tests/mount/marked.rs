@@ -82,7 +82,7 @@ fn others_see_the_old_content_until_the_close() {
     let mut file = File::create(&path).unwrap();
     file.write_all(b"at once").unwrap();
     is_seen(&path, "at once");
-    drop(file);
+    drop((file, cached));
     mounted.end();
 }
 
@@ -166,6 +166,9 @@ fn programs_write_such_files_as_others() {
     let shell = |script: &str| done(Command::new("sh").current_dir(&at).args(["-ec", script]));
     shell("echo by a shell > a");
     is_seen(&path, "by a shell\n");
+    // It executes another program, which closes the file.
+    shell("exec 3> a; (sleep 1; echo late) & echo early >&3; exec cat a 3>&-");
+    is_seen(&path, "early\n");
     shell("date > a; cat a; seq 1000 > a");
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1000);
     // One that sets owner, permissions and times before it closes.

@@ -3,7 +3,7 @@
 /// When what a program writes is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durable {
-    /// When it closes the file, or says so (fsync, fdatasync, syncfs, msync).
+    /// When it closes the file, or says so (fsync, fdatasync, msync).
     #[default]
     Close,
     /// When it says so.

@@ -141,7 +141,7 @@ impl Face {
                     }
                     reply.ok();
                 };
-                self.commit(transaction, Box::new(answer));
+                self.commit(*transaction, Box::new(answer));
             }
         }
     }

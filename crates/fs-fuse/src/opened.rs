@@ -59,7 +59,7 @@ pub(crate) struct Own {
 /// What is to be done at a close.
 pub(crate) enum Closing {
     Nothing,
-    Commit(FsTransaction, Arc<Mutex<Own>>),
+    Commit(Box<FsTransaction>, Arc<Mutex<Own>>),
     Lost,
 }
 
@@ -171,7 +171,7 @@ impl Opened {
         let closed = own.close(killed);
         drop(own);
         match closed {
-            Ok(Some(transaction)) => Closing::Commit(transaction, shared),
+            Ok(Some(transaction)) => Closing::Commit(Box::new(transaction), shared),
             Ok(None) => Closing::Nothing,
             Err(Lost) => Closing::Lost,
         }

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_a_signal_ends_is_told_from_one_that_ends_by_itself() {
+    fn a_program_that_a_signal_ends_is_none_that_ends_by_itself() {
         let stat = |flags: u64, code: u64| {
             let mut fields = vec!["0".to_owned(); 50];
             (fields[0], fields[FLAGS], fields[EXIT_CODE]) =

@@ -235,12 +235,10 @@ pub fn experiments(setting: &Setting, chosen: &[Experiment], watch: &mut Watch<'
                 }
                 findings.push(finding);
             }
+            // What was stopped is not run yet.
+            Err(Error::Stopped) => break,
             Err(error) => {
-                let stopped = matches!(error, Error::Stopped);
                 missing.push(Missing { name: experiment.name.into(), reason: error.reason() });
-                if stopped {
-                    break;
-                }
             }
         }
     }

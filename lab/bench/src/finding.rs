@@ -150,7 +150,8 @@ pub struct Duel {
 }
 
 impl Report {
-    /// With what an older report has of experiments that this one did not do, in the order of `names`.
+    /// With what an older report has of experiments that this one did not do, in the order of `names`. What no program can do
+    /// is what the later one says.
     pub(crate) fn with_older(mut self, older: Report, names: &[&str]) -> Report {
         let has = |name: &str, report: &Report| {
             let found = report.findings.iter().any(|finding| finding.name == name);
@@ -161,7 +162,9 @@ impl Report {
         self.findings.extend(findings);
         let place = |finding: &Finding| names.iter().position(|name| *name == finding.name);
         self.findings.sort_by_key(place);
-        let kept = older.missing.into_iter().filter(|missing| !has(&missing.name, &self));
+        let is_experiment = |missing: &Missing| names.contains(&&missing.name[..]);
+        let kept = older.missing.into_iter();
+        let kept = kept.filter(|missing| is_experiment(missing) && !has(&missing.name, &self));
         let missing: Vec<Missing> = kept.collect();
         self.missing.extend(missing);
         self

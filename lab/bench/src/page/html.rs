@@ -293,8 +293,13 @@ mod tests {
         let (mut older, mut later) = (report(), report());
         older.findings[0].name = "micro".into();
         later.findings[0].name = "ycsb".into();
-        let both = later.with_older(older, &["micro", "ycsb"]);
+        let missing = |name: &str| Missing { name: name.into(), reason: "not here".into() };
+        (older.missing, later.missing) = (Vec::new(), vec![missing("a drive")]);
+        older.missing.extend(["ycsb", "latency", "a server that is one by now"].map(missing));
+        let both = later.with_older(older, &["micro", "latency", "ycsb"]);
         let names: Vec<&str> = both.findings.iter().map(|finding| &finding.name[..]).collect();
         assert_eq!(names, ["micro", "ycsb"]);
+        let names: Vec<&str> = both.missing.iter().map(|missing| &missing.name[..]).collect();
+        assert_eq!(names, ["a drive", "latency"]);
     }
 }

@@ -14,15 +14,14 @@ use fuser::{
 };
 use rustix::fs::OFlags;
 use tembo_fs::{
-    Allocate, AnyTree, AnyTreeMut, Condition, Error, FileKind, FsTransaction, Inode, New, Rename,
-    Set,
+    Allocate, AnyTree, AnyTreeMut, Condition, Error, FileKind, Inode, New, Rename, Set,
 };
 use tembo_kv::Durability;
 
 use crate::committer::{Answer, Commit, Committer};
 use crate::durable::Durable;
 use crate::errors::errno;
-use crate::opened::{Closing, HANDLE_MIN, Opened, lose};
+use crate::opened::{Closing, Ended, HANDLE_MIN, Opened, lose};
 use crate::place::Place;
 use crate::replies::{TTL, attributes, file_type, now, time_or_now, unknown};
 use crate::syncs::Syncs;
@@ -120,10 +119,10 @@ impl Face {
     }
 
     /// Commits the transaction of an open.
-    fn commit(&self, transaction: FsTransaction, answer: Answer) {
+    fn commit(&self, Ended { transaction, is_asked }: Ended, answer: Answer) {
         let durability = match self.durable {
-            Durable::Close => Durability::Strict,
-            Durable::Fsync => Durability::Buffered,
+            Durable::Fsync if !is_asked => Durability::Buffered,
+            _ => Durability::Strict,
         };
         self.committer.commit(Commit { transaction, durability, answer });
     }
@@ -133,7 +132,7 @@ impl Face {
         match self.opened.close(handle, by) {
             Closing::Nothing => reply.ok(),
             Closing::Lost => reply.error(Errno::ECANCELED),
-            Closing::Commit(transaction, own) => {
+            Closing::Commit(ended, own) => {
                 let answer = move |committed: Result<(), Errno>| {
                     if let Err(error) = committed {
                         lose(&own);
@@ -141,7 +140,7 @@ impl Face {
                     }
                     reply.ok();
                 };
-                self.commit(*transaction, Box::new(answer));
+                self.commit(*ended, Box::new(answer));
             }
         }
     }
@@ -580,18 +579,20 @@ impl Filesystem for Face {
             return reply.ok();
         }
         let own = Face::own(number, handle);
-        if let Some(transaction) = own.and_then(|handle| self.opened.end(handle)) {
+        if let Some(ended) = own.and_then(|handle| self.opened.end(handle)) {
             // Its program has closed it, and is told nothing any more.
-            self.commit(transaction, Box::new(|_| ()));
+            self.commit(ended, Box::new(|_| ()));
         }
         done(self.trees.close(number), reply);
     }
 
     fn fsync(&self, _: &Request, number: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        match Face::own(number, handle) {
+        let own = Face::own(number, handle);
+        match own.map_or(Ok(false), |handle| self.opened.fsync(handle)) {
             // Its close commits what is to be durable.
-            Some(_) => reply.ok(),
-            None => self.sync(number, reply),
+            Ok(true) => reply.ok(),
+            Ok(false) => self.sync(number, reply),
+            Err(error) => reply.error(error),
         }
     }
 
@@ -764,7 +765,7 @@ impl Filesystem for Face {
         &self,
         _: &Request,
         from: INodeNo,
-        _: FileHandle,
+        from_handle: FileHandle,
         from_offset: u64,
         to: INodeNo,
         handle: FileHandle,
@@ -778,7 +779,10 @@ impl Filesystem for Face {
         let copy = |tree: &mut AnyTreeMut<'_, '_>, [from, to]: [u64; 2]| {
             tree.copy_range((from, from_offset), (to, to_offset), len)
         };
+        let source = Face::own(from, from_handle);
         let copied = match (Face::own(to, handle), Place::of(from)) {
+            // Only its own transaction has what an open has written.
+            (own, _) if source.is_some() && source != own => Err(Errno::EXDEV),
             (None, _) => self.trees.write([from, to], copy),
             (own, Place::Now(from)) => self.change_one(to, own, |tree, to| copy(tree, [from, to])),
             _ => Err(Errno::EXDEV),

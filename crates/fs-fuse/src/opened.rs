@@ -52,6 +52,8 @@ pub(crate) struct Own {
     is_written: bool,
     /// The process that has written last, if one has written since the last commit.
     writer: Option<LockOwner>,
+    /// An `fsync` was answered: what it meant is durable when its commit is.
+    is_asked: bool,
     /// Something of it was not committed: what comes later would be a part.
     is_lost: bool,
 }
@@ -59,8 +61,14 @@ pub(crate) struct Own {
 /// What is to be done at a close.
 pub(crate) enum Closing {
     Nothing,
-    Commit(Box<FsTransaction>, Arc<Mutex<Own>>),
+    Commit(Box<Ended>, Arc<Mutex<Own>>),
     Lost,
+}
+
+/// A transaction that is to be committed, and whether an `fsync` has asked for it to be durable.
+pub(crate) struct Ended {
+    pub(crate) transaction: FsTransaction,
+    pub(crate) is_asked: bool,
 }
 
 /// Something was not committed.
@@ -156,6 +164,20 @@ impl Opened {
         done.map_err(code_of)
     }
 
+    /// An `fsync` of the file: whether what it means is in the transaction, and becomes durable with its commit.
+    ///
+    /// # Errors
+    /// `ECANCELED`: it is lost.
+    pub(crate) fn fsync(&self, handle: u64) -> Result<bool, Errno> {
+        let own = self.own(handle)?;
+        let mut own = locked(&own);
+        if own.is_lost {
+            return Err(Errno::ECANCELED);
+        }
+        own.is_asked |= own.is_changed;
+        Ok(own.is_changed)
+    }
+
     /// One of those that have a file open closes it: a thread of a process. Of a process that has not written it means
     /// nothing: each program that is started closes what it does not inherit.
     pub(crate) fn close(&self, handle: u64, (process, thread): (LockOwner, u32)) -> Closing {
@@ -171,18 +193,16 @@ impl Opened {
         let closed = own.close(killed);
         drop(own);
         match closed {
-            Ok(Some(transaction)) => Closing::Commit(Box::new(transaction), shared),
+            Ok(Some(ended)) => Closing::Commit(Box::new(ended), shared),
             Ok(None) => Closing::Nothing,
             Err(Lost) => Closing::Lost,
         }
     }
 
     /// The last of those that have it open has closed it; what is left to commit.
-    pub(crate) fn end(&self, handle: u64) -> Option<FsTransaction> {
+    pub(crate) fn end(&self, handle: u64) -> Option<Ended> {
         let own = locked(&self.0).open.remove(&handle)?.own;
-        let mut own = locked(&own);
-        let is_changed = own.is_changed;
-        own.transaction.take().filter(|_| is_changed)
+        locked(&own).take()
     }
 }
 
@@ -200,7 +220,7 @@ impl Own {
     }
 
     /// What a close is to commit: an open that has cut the file commits that with what is written, or when it ends.
-    fn close(&mut self, killed: bool) -> Result<Option<FsTransaction>, Lost> {
+    fn close(&mut self, killed: bool) -> Result<Option<Ended>, Lost> {
         if killed && self.is_changed {
             self.lose();
         }
@@ -210,13 +230,21 @@ impl Own {
         if self.is_changed && !self.is_written {
             return Ok(None);
         }
-        let is_changed = self.is_changed;
-        (self.is_changed, self.is_written, self.writer) = (false, false, None);
-        Ok(self.transaction.take().filter(|_| is_changed))
+        Ok(self.take())
+    }
+
+    /// What is to be committed; what comes then begins another transaction.
+    fn take(&mut self) -> Option<Ended> {
+        let (is_changed, is_asked) = (self.is_changed, self.is_asked);
+        (self.is_changed, self.is_written, self.is_asked, self.writer) =
+            (false, false, false, None);
+        let transaction = self.transaction.take().filter(|_| is_changed)?;
+        Some(Ended { transaction, is_asked })
     }
 
     fn lose(&mut self) {
-        (self.transaction, self.is_changed, self.is_written) = (None, false, false);
+        (self.transaction, self.is_changed, self.is_written, self.is_asked) =
+            (None, false, false, false);
         self.is_lost = true;
     }
 }

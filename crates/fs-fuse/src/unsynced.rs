@@ -33,13 +33,15 @@ impl Unsynced {
         }
         let mut changes = self.lock();
         for &inode in inodes {
-            changes.of.insert(inode, version);
+            // Threads may come here in another order than that of their commits.
+            let last = changes.of.entry(inode).or_default();
+            *last = version.max(*last);
         }
         if changes.of.len() > FILES_MAX {
             changes.of.retain(|_, version| *version > durable);
             if changes.of.len() > FILES_MAX / 2 {
                 changes.of.clear();
-                changes.of_any = version;
+                changes.of_any = version.max(changes.of_any);
             }
         }
     }
@@ -65,6 +67,8 @@ mod tests {
         unsynced.note(&[1, 2], 10, 9);
         unsynced.note(&[3], 11, 9);
         unsynced.note(&[4], 9, 9);
+        // Of an earlier commit, whose thread comes later.
+        unsynced.note(&[3], 10, 9);
         let has = |durable| [1, 2, 3, 4].map(|inode| unsynced.has(inode, durable));
         assert_eq!(has(9), [true, true, true, false]);
         assert_eq!(has(10), [false, false, true, false]);

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread::{self, JoinHandle};
 
+use rustix::fs::{XattrFlags, setxattr};
 use tembo_fs::{FileKind, Format, Fs, New, ROOT, Time};
-use tembo_fs_fuse::{Mount, MountOptions, Unmounter};
+use tembo_fs_fuse::{Durable, Mount, MountOptions, Unmounter};
 use tembo_kv::{DomainRequest, Durability, Options, Store};
 use tempfile::TempDir;
 
@@ -40,11 +41,15 @@ struct Served {
 impl Served {
     /// `None`: FUSE is not permitted here.
     fn new() -> Option<Served> {
+        Served::with(Durable::Close)
+    }
+
+    fn with(durable: Durable) -> Option<Served> {
         let folder = folder();
         let (store, fs) = stored(&folder);
         let at = folder.path().join("at");
         fs::create_dir(&at).unwrap();
-        let options = MountOptions { threads: 4, ..MountOptions::default() };
+        let options = MountOptions { threads: 4, durable, ..MountOptions::default() };
         let mut mount = match Mount::new(fs, &at, &options) {
             Ok(mount) => mount,
             Err(error) => {
@@ -137,4 +142,27 @@ fn threads_that_sync_at_the_same_time_share_one_sync() {
         assert_eq!(store.report().fdatasyncs - before, 1);
         assert_eq!(store.durable(), store.visible());
     }
+}
+
+/// Its fsync answers at once, and its close commits: so the commit has to be durable, though no other close is.
+#[test]
+fn what_a_marked_file_has_synced_is_durable_when_it_is_closed() {
+    let Some(served) = Served::with(Durable::Fsync) else { return };
+    let path = served.at("marked");
+    fs::write(&path, "old").unwrap();
+    setxattr(&path, "user.tembo.transaction", b"1", XattrFlags::empty()).unwrap();
+    let is_durable = || served.store.durable() == served.store.visible();
+    let mut file = File::options().write(true).open(&path).unwrap();
+    file.write_all(b"new").unwrap();
+    drop(file);
+    assert!(!is_durable(), "nothing has asked for it");
+    let mut file = File::options().write(true).open(&path).unwrap();
+    // Nothing is in its transaction yet: what came before is meant.
+    file.sync_all().unwrap();
+    assert!(is_durable());
+    file.write_all(b"newer").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap(), b"newer");
+    assert!(is_durable());
 }

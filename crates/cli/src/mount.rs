@@ -1,6 +1,5 @@
 //! `tembo mount` and `tembo umount`: the file system of a pool at a directory.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -107,7 +106,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match served(&ends, &stopped) {
         Some(served) => served.context("serving the kernel")?,
         None => {
-            write_back(&args.directory);
             // What could not be synced, the close of the store reports.
             let _ = fs.sync();
             if !unmounted(&ends, unmounter) {
@@ -135,24 +133,6 @@ fn served(ends: &Receiver<io::Result<()>>, stopped: &AtomicBool) -> Option<io::R
         }
     }
     None
-}
-
-/// Has the kernel write what programs have stored to files that they map: the end of a mount that is in use drops it. No longer
-/// than [`PATIENCE`].
-fn write_back(directory: &Path) {
-    let (done, ends) = mpsc::channel();
-    let directory = directory.to_owned();
-    let work = move || {
-        if let Ok(root) = File::open(directory) {
-            // What could not be written stays what it was.
-            let _ = rustix::fs::syncfs(root);
-        }
-        // It comes too late only for a process that has waited long enough.
-        let _ = done.send(());
-    };
-    if std::thread::Builder::new().name("write-back".into()).spawn(work).is_ok() {
-        let _ = ends.recv_timeout(PATIENCE);
-    }
 }
 
 /// Unmounts, also what is in use; false: some programs still use it.

@@ -34,28 +34,6 @@ fn a_signal_ends_a_mount_with_open_files_and_all_is_there_again() {
 }
 
 #[test]
-fn what_was_stored_to_a_mapping_is_there_after_a_signal() {
-    let Some(mut mounted) = Mounted::new() else { return };
-    let at = mounted.at();
-    fs::write(at.join("mapped"), [0; 4096]).unwrap();
-    let script = "import mmap, sys, time\nf = open(sys.argv[1], 'r+b')\nm = mmap.mmap(f.fileno(), 4096)\n\
-                  m[:5] = b'later'\nprint('stored', flush=True)\ntime.sleep(60)\nm[0]";
-    let mut command = Command::new("python3");
-    command.args(["-c", script]).arg(at.join("mapped")).stdout(Stdio::piped());
-    let Ok(mut program) = command.spawn() else {
-        eprintln!("skipped: python3 is not installed");
-        return;
-    };
-    program.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
-    mounted.end_by(Signal::TERM);
-    program.kill().unwrap();
-    program.wait().unwrap();
-    mounted.mount_again();
-    assert_eq!(fs::read(at.join("mapped")).unwrap()[..5], *b"later");
-    mounted.end();
-}
-
-#[test]
 fn a_signal_ends_a_mount_in_which_a_transaction_goes_on() {
     let Some(mut mounted) = Mounted::new() else { return };
     let at = mounted.at();

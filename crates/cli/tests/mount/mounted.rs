@@ -127,8 +127,8 @@ impl Drop for Mounted {
 /// Mounts `a.pool` of a folder at `at`; `None`: FUSE is not permitted here.
 fn serve(folder: &Path, options: &[&str]) -> Option<Child> {
     let (pool, at) = (folder.join("a.pool"), folder.join("at"));
-    // It may have what a killed process has left.
-    let device = fs::metadata(&at).map_or(0, |metadata| metadata.dev());
+    // At the directory there may be what a killed process has left, and then nothing for a moment.
+    let device = fs::metadata(folder).unwrap().dev();
     let mut process = Command::new(TEMBO)
         .args(["mount", text(&pool), text(&at), "--domain", "logged"])
         .args(options)

@@ -43,6 +43,8 @@ impl<L: Layer> Access<'_, L> {
         let now = self.arena.ownership.now();
         self.validate()?;
         self.start = now;
+        // In the space of what it has seen and dropped there may be objects of another version of their type.
+        self.notes.known.clear();
         Ok(())
     }
 

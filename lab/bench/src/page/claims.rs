@@ -90,6 +90,11 @@ const REASONS: &[(&str, &str, &str)] = &[
         "",
         "bare numbers of 8 bytes: in the thesis copying values of 2 KiB takes most of either time",
     ),
+    (
+        "thesis-t5.1",
+        "server",
+        "a whole server with Redis's data types, replication, scripts and TLS, not a change of Redis",
+    ),
     ("thesis-5.5", "", "sockets take most of the time of both; Redis 7 in place of 2"),
     ("thesis-5.6", "", "Redis and memcached stand where Cassandra stood"),
     ("thesis-5.7", "", "Redis and memcached stand where Cassandra stood"),
@@ -134,7 +139,17 @@ const REASONS: &[(&str, &str, &str)] = &[
         "misses",
         "the simulation knows no flushes, which cause most misses of the paper's rivals",
     ),
+    (
+        "nvtree-7",
+        "search",
+        "a leaf that is appended to is searched from end to end, a sorted one by halves",
+    ),
     ("nvtree-7", "", "clwb keeps the line in the cache; in the paper each flush was a miss later"),
+    (
+        "nvtree-7d",
+        "10/90",
+        "nearly all are searches: a leaf that is appended to is searched from end to end",
+    ),
     ("nvtree-7d", "", "clwb keeps the line in the cache; in the paper each flush was a miss later"),
     (
         "nvtree-8",

@@ -15,9 +15,7 @@ pub fn html(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title><style>{STYLE}</style><h1>Tembo: results</h1><p class="faint">{} · {}{}</p>"#,
-        escape(&report.machine.to_string()),
-        super::markdown::date(report.time_s),
+        r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title><style>{STYLE}</style><h1>Tembo: results</h1><p class="faint">{}</p>"#,
         escape(&super::markdown::origin(report)),
     );
     if report.quick {
@@ -281,6 +279,7 @@ mod tests {
         report.missing.push(Missing { name: "ycsb".into(), reason: "no disk".into() });
         for page in [html(&report), crate::page::markdown(&report)] {
             assert!(page.contains("Measured 1970-03-01, up to 3 rounds, 2 min, commit decade"));
+            assert!(page.contains("Measured in parts from 1970-03-01 to 1970-03-01"));
             let lacks = page.split("It lacks: ").nth(1).and_then(|text| text.split('.').next());
             let lacks: Vec<&str> = lacks.unwrap_or_default().split(", ").collect();
             assert!(lacks.contains(&"transactions"), "{lacks:?}");

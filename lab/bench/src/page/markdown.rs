@@ -30,9 +30,7 @@ pub fn markdown(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}: {}{}.\n{kind}. Ratios are of trials in the same round: median (least–greatest).\n",
-        date(report.time_s),
-        report.machine,
+        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}.\n{kind}. Ratios are of trials in the same round: median (least–greatest).\n",
         origin(report),
     );
     claims(&mut out, report);
@@ -54,7 +52,17 @@ pub fn markdown(report: &Report) -> String {
 
 /// What a report was made from, for its head.
 pub(super) fn origin(report: &Report) -> String {
-    let mut text = format!(" · seed {}", report.seed);
+    let parts = || report.findings.iter().filter_map(|finding| finding.measured.as_ref());
+    if parts().any(|part| part.command != report.command) {
+        let (first, last) =
+            (parts().map(|part| part.time_s).min(), parts().map(|part| part.time_s).max());
+        let [first, last] = [first, last].map(|time_s| date(time_s.unwrap_or(report.time_s)));
+        return format!(
+            "Measured in parts from {first} to {last}; each says when, where and of which commit · seed {}",
+            report.seed
+        );
+    }
+    let mut text = format!("{}: {} · seed {}", date(report.time_s), report.machine, report.seed);
     if !report.commit.is_empty() {
         text += &format!(" · commit {}", report.commit);
     }

@@ -4,7 +4,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Block, DeadIntervals, Direction, Op, Place, Range, Retained, VersionedIndex, View, Writer,
+    Block, DeadIntervals, Direction, Index, Op, Place, Range, Retained, VersionedIndex, View,
+    Writer,
 };
 
 use super::write_set::KeyChange;
@@ -147,18 +148,20 @@ impl Uncommitted {
         (keyspace, place): (Keyspace, Place),
         op: Op<'_>,
     ) -> Result<bool, Error> {
-        self.apply_written(shared, ledger, (keyspace, place), op, &mut None)
+        let was_seen = self.check_change(shared, ledger, keyspace, op)?;
+        let change = |index: &Index, writer: &mut Writer<'_>| index.apply_at(place, op, writer);
+        let existed = self.make(shared, ledger, (keyspace, op), change)?;
+        Ok(existed && was_seen)
     }
 
-    /// As `apply`; the value that is put may stand in a block already, which is taken if the change is tried.
-    #[inline]
-    fn apply_written(
-        &mut self,
+    /// Whether the key of a change that may be made can be seen, if it is there.
+    #[inline(always)]
+    fn check_change(
+        &self,
         shared: &Shared,
         ledger: &mut Ledger,
-        (keyspace, place): (Keyspace, Place),
+        keyspace: Keyspace,
         op: Op<'_>,
-        block: &mut Option<Block>,
     ) -> Result<bool, Error> {
         let has_tombstones = shared.tombstones.has_any();
         let was_seen = !has_tombstones || self.is_seen(shared, ledger, keyspace, op)?;
@@ -166,8 +169,26 @@ impl Uncommitted {
             let (Op::Put { key, .. } | Op::Remove { key }) = op;
             shared.check_held(keyspace, key, self.own.as_deref())?;
         }
-        let existed = self.make(shared, ledger, (keyspace, place), op, block)?;
-        Ok(existed && was_seen)
+        Ok(was_seen)
+    }
+
+    /// Puts a value that stands in a block, which is taken when the index has it.
+    fn put_written(
+        &mut self,
+        shared: &Shared,
+        ledger: &mut Ledger,
+        keyspace: Keyspace,
+        (key, value): (&[u8], &[u8]),
+        block: &mut Option<Block>,
+    ) -> Result<(), Error> {
+        let op = Op::Put { key, value: &[value] };
+        self.check_change(shared, ledger, keyspace, op)?;
+        let place = Place::default();
+        let change = |index: &Index, writer: &mut Writer<'_>| match block.take() {
+            Some(block) => index.put_block(place, (key, value), block, writer),
+            None => index.apply_at(place, op, writer),
+        };
+        self.make(shared, ledger, (keyspace, op), change).map(drop)
     }
 
     /// Applies changes of keys of one keyspace, in this order: puts, and removals where there is no value. What they need of the
@@ -185,13 +206,16 @@ impl Uncommitted {
         for (key, value) in group {
             let mut block = blocks.next().flatten();
             if applied.is_ok() {
-                let parts = [value.unwrap_or_default()];
-                let op = match value {
-                    Some(_) => Op::Put { key, value: &parts },
-                    None => Op::Remove { key },
-                };
                 let at = (keyspace, Place::default());
-                applied = self.apply_written(shared, ledger, at, op, &mut block).map(drop);
+                applied = match (value, &block) {
+                    (Some(value), Some(_)) => {
+                        self.put_written(shared, ledger, keyspace, (key, value), &mut block)
+                    }
+                    (Some(value), None) => {
+                        self.apply(shared, ledger, at, Op::Put { key, value: &[value] }).map(drop)
+                    }
+                    (None, _) => self.apply(shared, ledger, at, Op::Remove { key }).map(drop),
+                };
             }
             if let Some(block) = block {
                 shared.pool().free_unused(block.object());
@@ -249,8 +273,9 @@ impl Uncommitted {
         keyspace: Keyspace,
         key: &[u8],
     ) -> Result<(), Error> {
-        let at = (keyspace, Place::default());
-        self.make(shared, ledger, at, Op::Remove { key }, &mut None).map(drop)
+        let (place, op) = (Place::default(), Op::Remove { key });
+        let change = |index: &Index, writer: &mut Writer<'_>| index.apply_at(place, op, writer);
+        self.make(shared, ledger, (keyspace, op), change).map(drop)
     }
 
     /// Makes a change that may be made; true if the index had an entry of the key before.
@@ -259,9 +284,8 @@ impl Uncommitted {
         &mut self,
         shared: &Shared,
         ledger: &mut Ledger,
-        (keyspace, place): (Keyspace, Place),
-        op: Op<'_>,
-        block: &mut Option<Block>,
+        (keyspace, op): (Keyspace, Op<'_>),
+        change: impl FnOnce(&Index, &mut Writer<'_>) -> Result<bool, tembo_index::Error>,
     ) -> Result<bool, Error> {
         let _relief = matches!(op, Op::Remove { .. }).then(|| shared.pool().relief());
         let version = self.draw(shared, ledger)?;
@@ -270,12 +294,7 @@ impl Uncommitted {
         let (dead, retained) = (&*self.dead, &*self.retained);
         let mut writer = Writer { stamp: grouped(version), dead, retained, retired: unlinked };
         let tree = trees.tree(keyspace, version)?;
-        let applied = match (op, block.take()) {
-            (Op::Put { key, value: &[value] }, Some(block)) => {
-                tree.index().put_block(place, (key, value), block, &mut writer)
-            }
-            _ => tree.index().apply_at(place, op, &mut writer),
-        };
+        let applied = change(tree.index(), &mut writer);
         let more = unlinked.len() - before;
         self.note_unlinked(more, !matches!(applied, Err(tembo_index::Error::Pool(_))));
         let existed = applied.in_keyspace(tree.name())?;

@@ -130,14 +130,15 @@ fn a_crash_before_the_close_leaves_the_old_content() {
     mounted.end();
 }
 
-/// A program that writes what it is told to a file, which it has cut.
+/// A program that has cut a file and written the half of it, and ends when its input does.
 fn tee(path: &Path) -> Child {
-    let mut tee =
-        Command::new("tee").arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new("tee");
+    command.arg(path).arg("/dev/stderr");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut tee = command.spawn().unwrap();
     tee.stdin.as_mut().unwrap().write_all(b"half").unwrap();
-    tee.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
-    // It writes the file last.
-    std::thread::sleep(Duration::from_millis(100));
+    // It writes one after the other: when the last has it, the file has it.
+    tee.stderr.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
     tee
 }
 
@@ -167,7 +168,8 @@ fn programs_write_such_files_as_others() {
     shell("echo by a shell > a");
     is_seen(&path, "by a shell\n");
     // It executes another program, which closes the file.
-    shell("exec 3> a; (sleep 1; echo late) & echo early >&3; exec cat a 3>&-");
+    let others = "exec 3> a; (read word < go; echo late) & echo early >&3";
+    shell(&format!("mkfifo go; {others}; exec sh -c 'cat a; echo go > go' 3>&-"));
     is_seen(&path, "early\n");
     shell("date > a; cat a; seq 1000 > a");
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1000);

@@ -1,7 +1,6 @@
 //! What the process does until it is killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tembo_heap::{Access, Counted, Error, Heap, HeapFile, Ptr, Transaction};
 
@@ -54,7 +53,7 @@ fn transactions(heap: Heap<'_>, lane: usize, report: Report<'_>) -> Result<bool,
             Ok(()) => number += 1,
             Err(error) if is_full(&error) => {
                 heap.settle()?;
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::yield_now();
             }
             Err(error) => return Err(error),
         }

@@ -141,7 +141,7 @@ fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyho
         rounds: args.rounds,
         seed: args.seed,
         commit: commit(),
-        command: std::env::args().skip(1).fold("tembo-lab".into(), |all, word| all + " " + &word),
+        command: command(std::env::args().skip(1)),
     };
     let trials = Trials::new(chosen.len() as u64)?;
     let mut all = older;
@@ -163,6 +163,23 @@ fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyho
         }
     }
     all.context("no experiment was chosen")
+}
+
+/// Options whose value is a place of this machine, which means nothing to a reader.
+const PLACES: [&str; 4] = ["--memory", "--disk", "--out", "--tembo"];
+
+/// The command as it is published: without places of this machine.
+fn command(words: impl Iterator<Item = String>) -> String {
+    let (mut text, mut is_place) = (String::from("tembo-lab"), false);
+    for word in words {
+        let option = word.split('=').next().unwrap_or_default();
+        if PLACES.contains(&option) {
+            is_place = !word.contains('=');
+        } else if !std::mem::take(&mut is_place) {
+            text = text + " " + &word;
+        }
+    }
+    text
 }
 
 /// The commit of the folder, if there is one; with a mark if something was changed since.
@@ -202,4 +219,17 @@ fn write_all(folder: &Path, report: &Report) -> anyhow::Result<()> {
         write(plots.join(name), &svg)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_published_without_places() {
+        let published = |words: &str| command(words.split(' ').map(String::from));
+        let words = "bench ycsb --disk /a/b --rounds 3 --out=/c --memory /d --quick --tembo e";
+        assert_eq!(published(words), "tembo-lab bench ycsb --rounds 3 --quick");
+        assert_eq!(published("bench all --resume"), "tembo-lab bench all --resume");
+    }
 }

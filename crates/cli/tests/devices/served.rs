@@ -116,8 +116,8 @@ fn an_image_is_copied_over_several_connections_and_a_snapshot_is_copied_back() {
     }
     let script = "assert h.get_size() == 6 * 1024 * 1024 - 512\n\
         assert not h.is_read_only() and h.can_fua() and h.can_trim() and h.get_structured_replies_negotiated()";
-    let has_library = Command::new(PYTHON).args(["-c", "import nbd"]).status();
-    if has_library.is_ok_and(|status| status.success()) {
+    let has_library = Command::new(PYTHON).args(["-c", "import nbd"]).output();
+    if has_library.is_ok_and(|python| python.status.success()) {
         run(PYTHON, &["-m", "nbd", "-u", &served.uri("disk"), "-c", script]);
     } else {
         eprintln!("not tried: there is no library of libnbd for Python");

@@ -279,7 +279,7 @@ mod tests {
         report.missing.push(Missing { name: "ycsb".into(), reason: "no disk".into() });
         for page in [html(&report), crate::page::markdown(&report)] {
             assert!(page.contains("Measured 1970-03-01, up to 3 rounds, 2 min, commit decade"));
-            assert!(page.contains("Measured in parts from 1970-03-01 to 1970-03-01"));
+            assert!(page.contains("Measured in parts on 1970-03-01;"));
             let lacks = page.split("It lacks: ").nth(1).and_then(|text| text.split('.').next());
             let lacks: Vec<&str> = lacks.unwrap_or_default().split(", ").collect();
             assert!(lacks.contains(&"transactions"), "{lacks:?}");

@@ -57,8 +57,10 @@ pub(super) fn origin(report: &Report) -> String {
         let (first, last) =
             (parts().map(|part| part.time_s).min(), parts().map(|part| part.time_s).max());
         let [first, last] = [first, last].map(|time_s| date(time_s.unwrap_or(report.time_s)));
+        let when =
+            if first == last { format!("on {first}") } else { format!("from {first} to {last}") };
         return format!(
-            "Measured in parts from {first} to {last}; each says when, where and of which commit · seed {}",
+            "Measured in parts {when}; each says when, where and of which commit · seed {}",
             report.seed
         );
     }

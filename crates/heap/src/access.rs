@@ -37,7 +37,7 @@ pub(crate) enum Company {
 pub struct Access<'h, L: Layer> {
     pub(crate) arena: &'h Arena,
     pub(crate) company: Company,
-    pub(crate) notes: Notes,
+    pub(crate) notes: Box<Notes>,
     /// The version of the heap that it sees.
     pub(crate) start: u64,
     /// It cannot commit.
@@ -55,8 +55,13 @@ pub struct Access<'h, L: Layer> {
 pub type Transaction<'h> = Access<'h, Atomic>;
 
 impl<'h, L: Layer> Access<'h, L> {
-    pub(crate) fn begin(arena: &'h Arena, company: Company) -> Access<'h, L> {
-        Access {
+    /// Lets `body` read and change; what it has not committed is taken back, also if it panics.
+    pub(crate) fn within<R>(
+        arena: &'h Arena,
+        company: Company,
+        body: impl FnOnce(&mut Access<'h, L>) -> R,
+    ) -> R {
+        let mut access = Access {
             arena,
             company,
             notes: Notes::take(arena.number),
@@ -67,7 +72,12 @@ impl<'h, L: Layer> Access<'h, L> {
             has_changed: false,
             hand: Hand::default(),
             _layer: PhantomData,
-        }
+        };
+        let ending = Ending(&mut access);
+        let result = body(&mut *ending.0);
+        drop(ending);
+        access.notes.give();
+        result
     }
 
     /// Makes an object of a value. Nothing refers to it but the pointer that is returned: link it, or it is freed when the last
@@ -258,8 +268,8 @@ impl<'h, L: Layer> Access<'h, L> {
         index: u64,
         value: T,
     ) -> Result<(), Error> {
-        let at = self.cell_at(slice, index)?;
-        self.store(slice.anchor().bits(), at, &value)
+        let at = self.own_cell(slice, index)?;
+        self.store_owned(slice.anchor().bits(), at, &value)
     }
 
     /// Empties a cell.
@@ -271,17 +281,21 @@ impl<'h, L: Layer> Access<'h, L> {
         slice: &Ptr<'h, Slice<T>>,
         index: u64,
     ) -> Result<(), Error> {
-        let at = self.cell_at(slice, index)?;
+        let at = self.own_cell(slice, index)?;
         let words = vec![0; T::WORDS as usize];
         self.store_words(slice.anchor().bits(), at, &words, Pointers::of::<T>())
     }
 
-    fn cell_at<T: Persist<'h>>(
+    /// Owns a slice, of which a cell will be changed: the word at which the cell begins.
+    fn own_cell<T: Persist<'h>>(
         &mut self,
         slice: &Ptr<'h, Slice<T>>,
         index: u64,
     ) -> Result<u64, Error> {
-        let len = self.slice_len(slice)?;
+        self.check_type(slice)?;
+        let bits = slice.anchor().bits();
+        self.own(bits)?;
+        let len = self.notes.change.get_inside(self.arena, bits, BODY)?;
         if index >= len {
             return Err(Error::NoSuchElement { index, len });
         }
@@ -440,6 +454,16 @@ impl<'h, L: Layer> Access<'h, L> {
     }
 
     fn check_unknown(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
+        let found = self.kind(bits)?;
+        let number = self.notes.numbers.get(&expected.mark);
+        if self.notes.renewed.is_empty() && number == Some(&found) {
+            self.notes.known.put(bits, expected.mark, found);
+            return Ok(found);
+        }
+        self.check_named(bits, expected)
+    }
+
+    fn check_named(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
         let info = (expected.info)();
         let found = match self.notes.renewed.get(&bits) {
             Some((identity, number)) if *identity == info.identity() => return Ok(*number),
@@ -542,7 +566,8 @@ impl<'h, L: Layer> Access<'h, L> {
         value: &F,
     ) -> Result<(), Error> {
         let kind = self.check(bits, expected)?;
-        self.store(bits, at.saturating_add(BODY as u64), value)?;
+        self.own(bits)?;
+        self.store_owned(bits, at.saturating_add(BODY as u64), value)?;
         self.check_still(bits, kind)
     }
 
@@ -571,7 +596,12 @@ impl<'h, L: Layer> Access<'h, L> {
         value
     }
 
-    fn store<F: Persist<'h>>(&mut self, bits: u64, at: u64, value: &F) -> Result<(), Error> {
+    fn store_owned<F: Persist<'h>>(
+        &mut self,
+        bits: u64,
+        at: u64,
+        value: &F,
+    ) -> Result<(), Error> {
         let mut words = std::mem::take(&mut self.notes.stored.0);
         words.clear();
         value.write(&mut Writer::new(&mut words));
@@ -587,7 +617,6 @@ impl<'h, L: Layer> Access<'h, L> {
         words: &[u64],
         pointers: Pointers,
     ) -> Result<(), Error> {
-        self.own(bits)?;
         self.has_changed = true;
         self.check_counted(words, pointers)?;
         let mut old = std::mem::take(&mut self.notes.stored.1);
@@ -650,6 +679,16 @@ impl<'h, L: Layer> Access<'h, L> {
             }
         }
         Ok(())
+    }
+}
+
+/// What is not committed is taken back.
+struct Ending<'a, 'h, L: Layer>(&'a mut Access<'h, L>);
+
+impl<L: Layer> Drop for Ending<'_, '_, L> {
+    fn drop(&mut self) {
+        self.0.take_back();
+        self.0.hand.give_back(self.0.arena);
     }
 }
 

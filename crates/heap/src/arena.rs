@@ -155,7 +155,8 @@ impl Arena {
     }
 
     pub(crate) fn root_word(&self, index: usize) -> Result<u64, Error> {
-        self.word(self.root(), index)
+        // It was looked at when the heap was opened.
+        Ok(self.words_inside(self.root(), index, 1)?[0].load())
     }
 
     /// Whether objects wait to be destroyed.

@@ -25,6 +25,18 @@ pub(crate) struct Change {
     whole: Filter,
     /// What words were, while that is [noted](Change::begin_trial).
     trial: Option<Vec<Before>>,
+    pub(crate) buffers: Buffers,
+}
+
+/// What an operation of the pool's log is given: kept, because allocations would cost more than most operations.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    /// Words, each behind its offset, in the order of these.
+    pub(crate) words: Vec<[u64; 2]>,
+    /// The content of an object.
+    pub(crate) bytes: Vec<u8>,
+    /// What an entry says of the contents of objects.
+    pub(crate) contents: Vec<[u64; 3]>,
 }
 
 /// What a word was: of a fresh object, or among those that are to be stored.
@@ -196,11 +208,12 @@ impl Change {
         self.words.len()
     }
 
-    /// The words that are to be stored, in the order of their offsets.
-    pub(crate) fn sorted(&self) -> Vec<(u64, u64)> {
-        let mut words: Vec<(u64, u64)> = self.words.iter().map(|(at, word)| (*at, *word)).collect();
-        words.sort_unstable();
-        words
+    /// The words that are to be stored, each behind its offset, in the order of these; without those that are there already.
+    pub(crate) fn sorted(&self, is_there: impl Fn(u64, u64) -> bool, to: &mut Vec<[u64; 2]>) {
+        to.clear();
+        let words = self.words.iter().map(|(at, word)| [*at, *word]);
+        to.extend(words.filter(|[at, word]| !is_there(*at, *word)));
+        to.sort_unstable();
     }
 
     /// No change.
@@ -209,6 +222,9 @@ impl Change {
         empty(&mut self.fresh);
         empty(&mut self.shown);
         (self.stored, self.whole, self.trial) = Default::default();
+        self.buffers.words.shrink_to(KEPT_MAX);
+        self.buffers.bytes.shrink_to(8 * KEPT_MAX);
+        self.buffers.contents.shrink_to(KEPT_MAX);
     }
 }
 
@@ -263,7 +279,12 @@ mod tests {
         let mut change = Change::default();
         change.make(1 << 41, vec![0, 0, 5]);
         change.set(3 << 41 | 9, 0, 1);
-        let before = change.sorted();
+        let sorted = |change: &Change| {
+            let mut words = Vec::new();
+            change.sorted(|_, _| false, &mut words);
+            words
+        };
+        let before = sorted(&change);
         for stay in [false, true] {
             change.begin_trial();
             change.set(3 << 41 | 9, 0, 2);
@@ -272,7 +293,7 @@ mod tests {
             change.set(1 << 41, 2, 6);
             change.set(1 << 41, 2, 7);
             change.end_trial(stay);
-            let is_changed = (change.sorted() != before, change.fresh[&(1 << 41)][2] == 7);
+            let is_changed = (sorted(&change) != before, change.fresh[&(1 << 41)][2] == 7);
             assert_eq!(is_changed, (stay, stay));
         }
     }

@@ -51,9 +51,11 @@ impl<L: Layer> Access<'_, L> {
         self.check_freed()?;
         // Nothing is destroyed while the ledger is locked.
         self.release_kept();
-        for (bits, (_, number)) in self.notes.renewed.drain() {
-            let word = self.notes.change.get(arena, bits, HEAD)?;
-            self.notes.change.set(bits, HEAD, head(number, low_of(word)));
+        if !self.notes.renewed.is_empty() {
+            for (bits, (_, number)) in self.notes.renewed.drain() {
+                let word = self.notes.change.get(arena, bits, HEAD)?;
+                self.notes.change.set(bits, HEAD, head(number, low_of(word)));
+            }
         }
         let mut settlement = Settlement::new(arena, &mut ledger, &mut self.notes.change);
         let settled = match L::COUNTS {

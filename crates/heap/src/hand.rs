@@ -100,6 +100,9 @@ impl Hand {
 
     /// The use ends.
     pub(crate) fn give_back(&mut self, arena: &Arena) {
+        if self.spare.is_empty() && self.proxies.is_empty() {
+            return;
+        }
         let spare = std::mem::take(&mut self.spare).into_values().flatten();
         let spare = spare.chain(std::mem::take(&mut self.proxies));
         arena.pool.free_all(spare.map(Object::from_bits));

@@ -171,28 +171,29 @@ impl<'h> Heap<'h> {
             Company::Others => (Some(self.arena.enter()), None),
             Company::Alone => (None, Some(self.arena.alone())),
         };
-        let mut tx = Access::<Atomic>::begin(self.arena, company);
-        let result = body(&mut tx);
-        if tx.has_conflict() {
-            return Attempt::Conflict;
-        }
-        let value = match result {
-            Err(error) if tx.is_full() => return Attempt::Full(Err(error)),
-            Err(error) => return Attempt::Done(Err(error)),
-            Ok(value) => value,
-        };
-        match tx.commit() {
-            Ok(false) => Attempt::Done(Ok(value)),
-            Ok(true) => match self.arena.pool.region().sync() {
-                Ok(()) => Attempt::Done(Ok(value)),
-                Err(error) => Attempt::Done(Err(Error::from(error).into())),
-            },
-            Err(Error::Conflict) => Attempt::Conflict,
-            Err(error @ Error::Pool(tembo_pool::Error::PoolFull { .. })) => {
-                Attempt::Full(Err(error.into()))
+        Access::<Atomic>::within(self.arena, company, |tx| {
+            let result = body(tx);
+            if tx.has_conflict() {
+                return Attempt::Conflict;
             }
-            Err(error) => Attempt::Done(Err(error.into())),
-        }
+            let value = match result {
+                Err(error) if tx.is_full() => return Attempt::Full(Err(error)),
+                Err(error) => return Attempt::Done(Err(error)),
+                Ok(value) => value,
+            };
+            match tx.commit() {
+                Ok(false) => Attempt::Done(Ok(value)),
+                Ok(true) => match self.arena.pool.region().sync() {
+                    Ok(()) => Attempt::Done(Ok(value)),
+                    Err(error) => Attempt::Done(Err(Error::from(error).into())),
+                },
+                Err(Error::Conflict) => Attempt::Conflict,
+                Err(error @ Error::Pool(tembo_pool::Error::PoolFull { .. })) => {
+                    Attempt::Full(Err(error.into()))
+                }
+                Err(error) => Attempt::Done(Err(error.into())),
+            }
+        })
     }
 
     /// The root; `None` before there is one.

@@ -91,14 +91,21 @@ impl<L: Layer> Access<'_, L> {
 
     /// Nothing destroys an object before the commit.
     pub(crate) fn keep(&mut self, bits: u64) {
-        if L::COUNTS && self.notes.kept.insert(bits) && !self.arena.handles.acquire(bits) {
+        // One that it makes is kept by that.
+        if !L::COUNTS || self.notes.change.is_fresh(bits) {
+            return;
+        }
+        if self.notes.kept.insert(bits) && !self.arena.handles.acquire(bits) {
             self.notes.kept.remove(&bits);
         }
     }
 
     pub(crate) fn release_kept(&mut self) {
         let arena = self.arena;
-        self.notes.kept.drain().for_each(|bits| arena.release(bits));
+        // Draining writes all of the set's table, if it is empty too.
+        if !self.notes.kept.is_empty() {
+            self.notes.kept.drain().for_each(|bits| arena.release(bits));
+        }
     }
 
     /// Nothing of what it would change is made.
@@ -120,13 +127,5 @@ impl<L: Layer> Access<'_, L> {
         }
         made.clear();
         self.notes.made = made;
-    }
-}
-
-impl<L: Layer> Drop for Access<'_, L> {
-    fn drop(&mut self) {
-        self.take_back();
-        self.hand.give_back(self.arena);
-        std::mem::take(&mut self.notes).give();
     }
 }

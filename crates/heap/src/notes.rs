@@ -12,7 +12,7 @@ use crate::known::Known;
 use crate::records::Records;
 
 thread_local! {
-    static SPARE: Cell<Option<Notes>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Box<Notes>>> = const { Cell::new(None) };
 }
 
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Notes {
     pub(crate) change: Change,
     /// How many pointers more of the heap refer to each object.
     pub(crate) deltas: FxHashMap<u64, i64>,
-    /// Objects that it links or changes, each kept by a pointer until the commit: the program may drop its own before.
+    /// Objects of the heap that it links or changes, each kept by a pointer until the commit: the program may drop its own before.
     pub(crate) kept: FxHashSet<u64>,
     /// Objects that it has made.
     pub(crate) made: Vec<u64>,
@@ -44,7 +44,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// Empty ones, for a transaction of a heap.
-    pub(crate) fn take(heap: u64) -> Notes {
+    pub(crate) fn take(heap: u64) -> Box<Notes> {
         // A thread that ends has none.
         let mut notes = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
         if notes.heap != heap {
@@ -55,7 +55,7 @@ impl Notes {
     }
 
     /// The transaction has ended.
-    pub(crate) fn give(mut self) {
+    pub(crate) fn give(mut self: Box<Self>) {
         self.change.clear();
         empty(&mut self.deltas);
         empty_set(&mut self.kept);

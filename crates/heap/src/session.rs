@@ -25,7 +25,7 @@ pub(crate) fn enter<'h, L: Checkpointed, R, E: From<Error>>(
         }
         arena.keep_all()
     });
-    body(&mut Access::begin(arena, Company::Alone))
+    Access::within(arena, Company::Alone, body)
 }
 
 impl<L: Checkpointed> Access<'_, L> {

@@ -21,7 +21,7 @@ use tembo_pool::Object;
 
 use crate::Error;
 use crate::arena::{Arena, Ledger};
-use crate::change::Change;
+use crate::change::{Buffers, Change};
 use crate::format::{
     BODY, CHUNK_BEFORE, CHUNK_SLOTS, CHUNK_WORDS, HEAD, PROXY, PROXY_TARGET, ROOT_DOOMED,
     ROOT_ORPHANS, TYPE_PROXY, head, kind_of, low_of,
@@ -542,11 +542,18 @@ impl<'a> Settlement<'a> {
             // An entry that names a word of it would be stored again where it is another's.
             self.change.forget(object.to_bits());
         }
-        let mut words = self.change.sorted();
+        let mut buffers = std::mem::take(&mut self.change.buffers);
+        let stored = self.store_from(&mut buffers);
+        self.change.buffers = buffers;
+        stored
+    }
+
+    fn store_from(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        let words = &mut buffers.words;
         // What was changed there and back again need not be stored.
         let region = self.arena.pool.region();
         let is_there = |at: u64, word| region.words(at, 1).is_ok_and(|at| at[0].load() == word);
-        words.retain(|(at, word)| !is_there(*at, *word));
+        self.change.sorted(is_there, words);
         if words.is_empty() {
             if self.change.fresh().next().is_none() && self.freed.is_empty() && !self.must_note {
                 return Ok(());
@@ -555,28 +562,29 @@ impl<'a> Settlement<'a> {
             // true still: a word is stored that stays as it is.
             let root = Object::from_bits(self.arena.root());
             let doomed = self.arena.root_word(ROOT_DOOMED)?;
-            words.push((root.offset() + 8 * ROOT_DOOMED as u64, doomed));
+            words.push([root.offset() + 8 * ROOT_DOOMED as u64, doomed]);
         }
-        self.commit(&words)
+        self.commit(buffers)
     }
 
-    fn commit(&mut self, words: &[(u64, u64)]) -> Result<(), Error> {
+    fn commit(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        let Buffers { words, bytes, contents } = buffers;
         let (pool, id) = (&self.arena.pool, self.arena.entry.id);
         let lines: u64 = self.change.fresh().map(|(_, words)| words.len() as u64 / 8 + 2).sum();
         let extent = words.len() as u64 * 16;
         let lines = lines + words.len() as u64 + extent / 64 + 1;
-        let bytes = if extent > 256 { extent } else { 0 };
-        let operation = pool.operation(id, bytes, lines / 2 + 1)?;
-        let (mut contents, mut bytes) = (Vec::new(), Vec::new());
+        let room = if extent > 256 { extent } else { 0 };
+        let operation = pool.operation(id, room, lines / 2 + 1)?;
+        contents.clear();
         for (bits, words) in self.change.fresh() {
             let offset = Object::from_bits(bits).offset();
             bytes.clear();
-            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
             // ORDER: a new object is durable, by its checksum, before the words that refer to it.
-            pool.region().write("heap.object.write", offset, &[&bytes])?;
-            contents.push(operation.content(offset, &bytes));
+            pool.region().write("heap.object.write", offset, &[bytes])?;
+            contents.push(operation.content(offset, bytes));
         }
-        operation.commit_words(words, &contents)?;
+        operation.commit_words(words, contents)?;
         pool.free_all(self.freed.drain(..));
         Ok(())
     }

@@ -136,14 +136,15 @@ impl Log {
 /// Lanes whose entries are void behind a fence that is to come.
 pub(super) struct Voiding<'m> {
     made: &'m Made,
-    _applied: MutexGuard<'m, Vec<Lane>>,
-    voided: Vec<Lane>,
+    voided: MutexGuard<'m, Vec<Lane>>,
 }
 
 impl Voiding<'_> {
     /// They were fenced: others may use the lanes.
-    pub(super) fn done(self) {
-        lock(&self.made.free).extend(self.voided);
+    pub(super) fn done(mut self) {
+        if !self.voided.is_empty() {
+            lock(&self.made.free).append(&mut self.voided);
+        }
     }
 }
 
@@ -176,13 +177,12 @@ impl Made {
     /// earlier one, which it builds on, are void: these would be stored again over what it has freed and a later one has used.
     pub(super) fn void_applied(&self, region: &Region) -> Result<Voiding<'_>, Error> {
         let mut applied = lock(&self.applied);
-        let void = |lane: Lane| {
+        for lane in applied.iter_mut() {
             let number = lane.number + 1;
             advance(region, &self.shape, lane.index, State { number, is_committed: false })?;
-            Ok(Lane { number, ..lane })
-        };
-        let voided = applied.drain(..).map(void).collect::<Result<_, Error>>()?;
-        Ok(Voiding { made: self, _applied: applied, voided })
+            lane.number = number;
+        }
+        Ok(Voiding { made: self, voided: applied })
     }
 
     pub(super) fn next_sequence(&self) -> u64 {

@@ -210,7 +210,7 @@ impl<'p> Operation<'p> {
             region.fence("pool.log.commit.fence");
             voided.done();
             if !redo.is_empty() {
-                store(region, &redo)?;
+                store(region, redo.iter().copied())?;
             }
             next += u64::from(!is_committed);
             advance(region, &self.made.shape, lane.index, State { number: next, is_committed })?;
@@ -227,7 +227,7 @@ impl<'p> Operation<'p> {
         Ok(Committed { space: self.space, made: self.made, lane: lane.index, number, intents })
     }
 
-    /// Commits an operation that has noted nothing: these words, each at an offset that is aligned and above the superblock, are stored
+    /// Commits an operation that has noted nothing: these words, each behind its offset, which is aligned and above the superblock, are stored
     /// where they belong. What [`contents`](Self::content) name was written and flushed before by the calling thread, and
     /// is durable if the words are. However many words there are: what no lane holds goes to an extent of its own, for which the
     /// operation was begun with 16 bytes for each word.
@@ -239,7 +239,7 @@ impl<'p> Operation<'p> {
     /// [`Error::PoolFull`], [`Error::TooLarge`]: nothing has changed. Of the region, if it is damaged.
     pub fn commit_words(
         mut self,
-        words: &[(u64, u64)],
+        words: &[[u64; 2]],
         contents: &[[u64; 3]],
     ) -> Result<(), Error> {
         debug_assert!(self.undo.is_empty() && self.redo.is_empty() && self.intents.is_empty());
@@ -253,11 +253,11 @@ impl<'p> Operation<'p> {
             // ORDER: contents that no entry has the checksums of are durable before the seal can be.
             region.fence("pool.log.contents.fence");
         }
-        let flat = flat(words);
+        let flat = words.as_flattened();
         let extent = if self.used + flat.len() + 3 > self.made.shape.words() {
-            Some(self.append_extent(&flat)?)
+            Some(self.append_extent(flat)?)
         } else {
-            self.append(ENTRY_REDO, &flat)?;
+            self.append(ENTRY_REDO, flat)?;
             None
         };
         self.append(ENTRY_SEAL, &[self.made.next_sequence()])?;
@@ -268,7 +268,7 @@ impl<'p> Operation<'p> {
         // is not stored again.
         region.fence("pool.log.seal.fence");
         voided.done();
-        store(region, words)?;
+        store(region, words.iter().map(|&[offset, word]| (offset, word)))?;
         let number = lane.number + u64::from(!lane.is_fresh);
         let has_freed = !self.freed.is_empty() || extent.is_some();
         if has_freed || !self.made.keep_applied(lane.index, number) {
@@ -350,8 +350,7 @@ impl<'p> Operation<'p> {
         if self.used == 0 {
             return Ok(lane.number);
         }
-        let back: Vec<(u64, u64)> = self.undo.iter().rev().copied().collect();
-        store(self.region(), &back)?;
+        store(self.region(), self.undo.iter().rev().copied())?;
         let next = State { number: number + 1, is_committed: false };
         advance(self.region(), &self.made.shape, lane.index, next)?;
         // ORDER: the entries are void before another operation changes what they name.

@@ -35,14 +35,13 @@ pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Erro
         let _section = section(region, shape, found.redo.len() as u64)?;
         let mut next = State { number: state.number + 1, is_committed: false };
         if found.is_sealed {
-            store(region, &found.redo)?;
+            store(region, found.redo.iter().copied())?;
             if !found.intents.is_empty() {
                 next = State { is_committed: true, ..state };
                 unfinished.push(lane);
             }
         } else {
-            let back: Vec<(u64, u64)> = found.undo.into_iter().rev().collect();
-            store(region, &back)?;
+            store(region, found.undo.iter().rev().copied())?;
         }
         advance(region, shape, lane, next)?;
         // ORDER: the lane is done with before anything else changes what it names.
@@ -56,25 +55,44 @@ fn section<'r>(region: &'r Region, shape: &Shape, redo: u64) -> Result<Section<'
     Ok(region.reserve(redo.max(shape.words() as u64 / 2) + 1)?)
 }
 
-/// Stores words where they belong, and fences them.
-pub(super) fn store(region: &Region, words: &[(u64, u64)]) -> Result<(), Error> {
-    for &(offset, _) in words {
+/// Stores words where they belong, and fences them. Those in the order of their offsets cost no allocation.
+pub(super) fn store(
+    region: &Region,
+    words: impl Iterator<Item = (u64, u64)> + Clone,
+) -> Result<(), Error> {
+    let (mut last, mut is_sorted) = (0, true);
+    for (offset, _) in words.clone() {
         if offset < FIRST || !offset.is_multiple_of(8) {
             return Err(Error::Damaged { field: "log", word: offset });
         }
         region.words(offset, 1)?;
+        is_sorted &= last <= offset;
+        last = offset;
     }
-    for &(offset, word) in words {
+    for (offset, word) in words.clone() {
         region.store(&region.words(offset, 1)?[0], word);
     }
-    let mut lines: Vec<u64> = words.iter().map(|(offset, _)| offset / LINE * LINE).collect();
-    lines.sort_unstable();
-    lines.dedup();
-    for line in lines {
-        // ORDER: the words are where they belong before the entries that name them are void.
-        region.flush("pool.log.words.flush", line, LINE);
+    let lines = words.map(|(offset, _)| offset / LINE * LINE);
+    if is_sorted {
+        flush(region, lines);
+    } else {
+        let mut lines: Vec<u64> = lines.collect();
+        lines.sort_unstable();
+        flush(region, lines.into_iter());
     }
-    // ORDER: as above.
+    // ORDER: the words are where they belong before the entries that name them are void.
     region.fence("pool.log.words.fence");
     Ok(())
+}
+
+/// Flushes lines, of which equal ones follow each other, once each.
+fn flush(region: &Region, lines: impl Iterator<Item = u64>) {
+    let mut flushed = None;
+    for line in lines {
+        if flushed != Some(line) {
+            // ORDER: the words are where they belong before the entries that name them are void.
+            region.flush("pool.log.words.flush", line, LINE);
+        }
+        flushed = Some(line);
+    }
 }

@@ -289,7 +289,7 @@ fn words_are_committed_with_two_fences_and_are_there_after_a_crash() {
     let at = |index: u64| root.offset() + 8 * index;
     let commit = |value: u64| {
         let operation = pool.operation(id, 0, 1).unwrap();
-        operation.commit_words(&[(at(0), value), (at(1), value + 1)], &[]).unwrap();
+        operation.commit_words(&[[at(0), value], [at(1), value + 1]], &[]).unwrap();
     };
     (1..20).for_each(commit);
     assert_eq!(spent(|| commit(20)).0, 2);
@@ -307,7 +307,7 @@ fn words_are_committed_with_two_fences_and_are_there_after_a_crash() {
 #[test]
 fn more_words_than_a_lane_holds_are_committed_whole() {
     let (pool, id, root) = made();
-    let words: Vec<(u64, u64)> = (0..500).map(|n| (root.offset() + 8 * (n % 4), n)).collect();
+    let words: Vec<[u64; 2]> = (0..500).map(|n| [root.offset() + 8 * (n % 4), n]).collect();
     let operation = pool.operation(id, 16 * 500, 300).unwrap();
     operation.commit_words(&words, &[]).unwrap();
     assert_eq!(values(&after_a_crash(&pool), root), [496, 497, 498, 499]);
@@ -322,7 +322,7 @@ fn contents_whose_checksum_an_entry_has_need_no_fence_of_their_own() {
         let object = operation.alloc(64).unwrap();
         pool.region().write("test.content", object.offset(), &[&[7; 64]]).unwrap();
         let contents = [operation.content(object.offset(), &[7; 64])];
-        operation.commit_words(&[(root.offset(), 1)], &contents).unwrap();
+        operation.commit_words(&[[root.offset(), 1]], &contents).unwrap();
         pool.free(object);
     };
     (0..5).for_each(|_| commit());
@@ -344,7 +344,7 @@ fn a_log_of_an_earlier_program_is_gone_on_with() {
     pool.region().write("test.content", object.offset(), &[&[7; 64]]).unwrap();
     let contents = [operation.content(object.offset(), &[7; 64])];
     assert_eq!(contents[0][2], tembo_pmem::crc32c(0, &[7; 64]).into());
-    operation.commit_words(&[(root.offset(), 1), (root.offset() + 8, 2)], &contents).unwrap();
+    operation.commit_words(&[[root.offset(), 1], [root.offset() + 8, 2]], &contents).unwrap();
     let again = after_a_crash(&pool);
     assert_eq!(values(&again, root), [1, 2, 0, 0]);
     assert_eq!(again.region().words(at as u64, 1).unwrap()[0].load().to_le_bytes(), *b"TembPLog");
@@ -394,7 +394,7 @@ fn no_operation_ends_while_another_voids_what_it_builds_on() {
     pool.operation(id, 0, 1).unwrap().abort();
     let commit = |index: u64, value| {
         let operation = pool.operation(id, 0, 1).unwrap();
-        operation.commit_words(&[(root.offset() + 8 * index, value)], &[]).unwrap();
+        operation.commit_words(&[[root.offset() + 8 * index, value]], &[]).unwrap();
     };
     commit(0, 1);
     std::thread::scope(|scope| {

@@ -27,6 +27,7 @@
 extern crate self as tembo_heap;
 
 mod access;
+mod appended;
 mod arena;
 mod candidates;
 mod change;

@@ -169,7 +169,7 @@ impl Content {
             check.objects += 1;
         }
         check.pending = self.objects.iter().filter(|found| found.is_doomed).count() as u64;
-        let types = arena.types.all().len() as u64;
+        let types = arena.types.count() as u64;
         let values = self.objects.iter().filter(|found| found.kind != TYPE_PROXY).count();
         let lost = self.objects.iter().map(Found::lost).sum();
         check.counts = vec![

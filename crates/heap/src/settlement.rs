@@ -435,7 +435,7 @@ impl<'a> Settlement<'a> {
     /// Lowers the counts of what an object refers to, and takes the pointers out unless that is all of them; whether it is.
     pub(crate) fn take_apart(&mut self, bits: u64, kind: u16) -> Result<bool, Error> {
         let entry = self.arena.types.entry(kind);
-        if let Some(Shape::Slice(shape)) = entry.as_deref().map(|entry| &entry.shape) {
+        if let Some(Shape::Slice(shape)) = entry.map(|entry| &entry.shape) {
             return self.take_slice_apart(bits, shape);
         }
         let words = self.arena.types.words(kind).unwrap_or_default();

@@ -1,13 +1,14 @@
 //! The types that a heap holds: read at the opening, and added to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rustc_hash::FxHashMap;
 use tembo_pmem::MediaBytes;
 use tembo_pool::{Object, Pool};
 
 use crate::Error;
+use crate::appended::Appended;
 use crate::format::{
     BODY, KIND_BEFORE, KIND_LAYOUT, KIND_NAME_HASH, KIND_NUMBER, KIND_SIZES, KIND_TEXT, KIND_WORDS,
     PROXY_WORDS, TYPE_FIRST, TYPE_PROXY, TYPES_MAX,
@@ -96,13 +97,18 @@ pub struct TypeEntry {
 /// All of them, by number from [`TYPE_FIRST`] on.
 #[derive(Default)]
 pub(crate) struct Types {
-    all: RwLock<All>,
+    all: Appended<Arc<TypeEntry>>,
+    numbers: RwLock<Numbers>,
     /// A transaction has given, or is about to give, an object a newer version of its type.
     are_renewed: AtomicBool,
 }
 
-/// The types by number, and their numbers by identity.
-type All = (Vec<Arc<TypeEntry>>, FxHashMap<u64, u16>);
+/// How many types there are, and their numbers.
+#[derive(Default)]
+struct Numbers {
+    count: usize,
+    by_identity: FxHashMap<u64, u16>,
+}
 
 impl Types {
     /// Reads the chain that begins with an object.
@@ -110,18 +116,19 @@ impl Types {
         let (mut found, mut bits) = (Vec::new(), newest);
         while bits != 0 && found.len() <= TYPES_MAX {
             let (entry, before) = read_one(pool, Object::from_bits(bits))?;
-            found.push(Arc::new(entry));
+            found.push(entry);
             bits = before;
         }
         found.reverse();
-        let mut numbers = FxHashMap::default();
-        for (index, entry) in found.iter().enumerate() {
+        let types = Types::default();
+        for (index, entry) in found.into_iter().enumerate() {
             if usize::from(entry.number) != index + usize::from(TYPE_FIRST) {
                 return Err(damaged("the number of a type", entry.object));
             }
-            numbers.insert(mix(entry.name_hash, entry.version.into()), entry.number);
+            let object = entry.object;
+            types.add(entry, object);
         }
-        Ok(Types { all: RwLock::new((found, numbers)), are_renewed: AtomicBool::new(false) })
+        Ok(types)
     }
 
     pub(crate) fn note_renewed(&self) {
@@ -132,15 +139,17 @@ impl Types {
         self.are_renewed.load(Ordering::Relaxed)
     }
 
-    fn get(&self) -> RwLockReadGuard<'_, All> {
-        self.all.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn numbers(&self) -> RwLockReadGuard<'_, Numbers> {
+        self.numbers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of a type; `None`: the heap does not have it.
     pub(crate) fn number(&self, info: &TypeInfo) -> Result<Option<u16>, Error> {
-        let all = self.get();
-        let Some(&number) = all.1.get(&info.identity()) else { return Ok(None) };
-        let entry = &all.0[usize::from(number - TYPE_FIRST)];
+        let number = self.numbers().by_identity.get(&info.identity()).copied();
+        let Some((number, entry)) = number.and_then(|number| Some((number, self.entry(number)?)))
+        else {
+            return Ok(None);
+        };
         if entry.layout != info.layout || entry.words != info.words {
             return Err(Error::WrongLayout { name: entry.name.clone() });
         }
@@ -148,13 +157,19 @@ impl Types {
     }
 
     /// The type of that number.
-    pub(crate) fn entry(&self, number: u16) -> Option<Arc<TypeEntry>> {
+    #[inline]
+    pub(crate) fn entry(&self, number: u16) -> Option<&TypeEntry> {
         let index = number.checked_sub(TYPE_FIRST)?;
-        self.get().0.get(usize::from(index)).cloned()
+        self.all.get(usize::from(index)).map(|entry| &**entry)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<TypeEntry>> {
-        self.get().0.clone()
+        (0..self.count()).filter_map(|index| self.all.get(index).cloned()).collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.numbers().count
     }
 
     /// The name of a type that a program has registered.
@@ -178,7 +193,7 @@ impl Types {
         info: &Described,
         before: u64,
     ) -> Result<(Vec<u64>, TypeEntry), Error> {
-        let count = self.get().0.len();
+        let count = self.count();
         if count >= TYPES_MAX {
             return Err(Error::TooManyTypes { max: TYPES_MAX });
         }
@@ -211,9 +226,12 @@ impl Types {
 
     /// The type is on media.
     pub(crate) fn add(&self, entry: TypeEntry, object: Object) {
-        let mut all = self.all.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        all.1.insert(mix(entry.name_hash, entry.version.into()), entry.number);
-        all.0.push(Arc::new(TypeEntry { object, ..entry }));
+        let mut numbers = self.numbers.write().unwrap_or_else(PoisonError::into_inner);
+        let (number, identity) = (entry.number, mix(entry.name_hash, entry.version.into()));
+        if self.all.add(numbers.count, Arc::new(TypeEntry { object, ..entry })) {
+            numbers.count += 1;
+            numbers.by_identity.insert(identity, number);
+        }
     }
 
     /// Calls `each` with the place of each pointer of an object, counted from its head.

@@ -35,6 +35,7 @@ const RUNS: &[(&str, &[&str])] = &[
     ),
     ("a pool and small trees", &["-p", "tembo", "--test", "small"]),
     ("counts of a heap", &["-p", "tembo-heap", "--lib"]),
+    ("a small heap", &["-p", "tembo-heap", "--test", "small"]),
 ];
 
 /// Runs what Miri can run, if it is installed.

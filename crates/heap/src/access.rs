@@ -596,12 +596,7 @@ impl<'h, L: Layer> Access<'h, L> {
         value
     }
 
-    fn store_owned<F: Persist<'h>>(
-        &mut self,
-        bits: u64,
-        at: u64,
-        value: &F,
-    ) -> Result<(), Error> {
+    fn store_owned<F: Persist<'h>>(&mut self, bits: u64, at: u64, value: &F) -> Result<(), Error> {
         let mut words = std::mem::take(&mut self.notes.stored.0);
         words.clear();
         value.write(&mut Writer::new(&mut words));

@@ -102,6 +102,10 @@ impl Change {
         count: usize,
         to: &mut Vec<u64>,
     ) -> Result<(), Error> {
+        if count == 1 {
+            to.push(self.get_inside(arena, bits, first)?);
+            return Ok(());
+        }
         if let Some(words) = self.all_of(bits) {
             let outside = || Error::Damaged { what: "a field", offset: 8 * first as u64 };
             let words = words.get(first..).and_then(|words| words.get(..count));

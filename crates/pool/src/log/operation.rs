@@ -237,11 +237,7 @@ impl<'p> Operation<'p> {
     ///
     /// # Errors
     /// [`Error::PoolFull`], [`Error::TooLarge`]: nothing has changed. Of the region, if it is damaged.
-    pub fn commit_words(
-        mut self,
-        words: &[[u64; 2]],
-        contents: &[[u64; 3]],
-    ) -> Result<(), Error> {
+    pub fn commit_words(mut self, words: &[[u64; 2]], contents: &[[u64; 3]]) -> Result<(), Error> {
         debug_assert!(self.undo.is_empty() && self.redo.is_empty() && self.intents.is_empty());
         if words.is_empty() {
             return self.commit()?.done();

@@ -107,9 +107,15 @@ impl<'k> KeyBytes<'k> {
         match self {
             KeyBytes::Memory(bytes) => head::head(bytes, at),
             KeyBytes::Media(bytes) => {
+                // One load: of the last eight bytes, where fewer follow `at`.
+                let last = bytes.len().wrapping_sub(8);
+                if let Some(word) = bytes.read(at.min(last)) {
+                    let before = at.saturating_sub(last).saturating_mul(8);
+                    let shift = u32::try_from(before).unwrap_or(u32::MAX);
+                    return u64::from_be_bytes(word).checked_shl(shift).unwrap_or(0);
+                }
                 let mut word = [0; 8];
-                let end = bytes.len().min(at.saturating_add(8));
-                if let Some(rest) = bytes.slice(at.min(end)..end) {
+                if let Some(rest) = bytes.slice(at.min(bytes.len())..bytes.len()) {
                     rest.copy_to(&mut word[..rest.len()]);
                 }
                 u64::from_be_bytes(word)
@@ -187,5 +193,27 @@ impl PartialEq<[u8]> for KeyBytes<'_> {
 impl PartialOrd<[u8]> for KeyBytes<'_> {
     fn partial_cmp(&self, other: &[u8]) -> Option<Ordering> {
         Some(self.compare(other))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tembo_pmem::{Region, RegionOptions};
+
+    use super::*;
+
+    /// Of every key of up to twenty bytes and every place, and far beyond its end.
+    #[test]
+    fn a_key_on_media_has_the_head_that_it_has_in_memory() {
+        let image: Vec<u8> = (1..=24).collect();
+        let region = Region::from_image(&image, &RegionOptions::default()).unwrap();
+        for len in 0..=20 {
+            let media = KeyBytes::from(region.media_bytes(3, len).unwrap());
+            let memory = KeyBytes::from(&image[3..3 + len as usize]);
+            for at in (0..=30).chain([usize::from(u16::MAX), usize::MAX]) {
+                assert_eq!(media.head(at), memory.head(at), "{len} bytes, from {at}");
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@
 //! before it are void when it is durable: so what it has destroyed may be another's at once.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tembo_pool::Object;
+use tembo_pool::{Object, Relief};
 
 use crate::Error;
 use crate::arena::{Arena, Ledger};
@@ -29,13 +29,13 @@ use crate::format::{
 use crate::hand::Hand;
 use crate::shape::Shape;
 
-/// Pointers of one object that a step of destruction looks at.
+/// Pointers of one object that a step of destruction looks at, at most.
 const POINTERS_MAX: usize = 16;
 
-/// Words that a step stores, about: fewer than a lane of the log holds.
+/// Words that a step stores, about and at most.
 const WORDS_MAX: usize = 16;
 
-/// Words of a commit that destroys something, about: a lane holds them, beside the checksums of new objects.
+/// Words of a commit that destroys something, at most, unless it has more without that.
 const LANE_WORDS: usize = 32;
 
 /// A change, and what follows from it.
@@ -60,6 +60,8 @@ pub(crate) struct Settlement<'a> {
     must_note: bool,
     /// The dead-on-open list gets no chunk.
     keeps_chunks: bool,
+    /// What is destroyed makes room, and what the log needs for a time is given back: they may take the pool's reserve.
+    _relief: Relief,
 }
 
 /// How far a settlement had come.
@@ -79,6 +81,7 @@ impl<'a> Settlement<'a> {
     ) -> Settlement<'a> {
         let (freed, doomed, slots) = Default::default();
         let (taken, given, chunks, unmade) = Default::default();
+        let _relief = arena.pool.relief();
         Settlement {
             arena,
             ledger,
@@ -92,6 +95,7 @@ impl<'a> Settlement<'a> {
             unmade,
             must_note: false,
             keeps_chunks: false,
+            _relief,
         }
     }
 
@@ -336,9 +340,10 @@ impl<'a> Settlement<'a> {
     /// Destroys what waits for it, as much as one operation holds.
     pub(crate) fn destroy(&mut self) -> Result<(), Error> {
         let (root, mut seen) = (self.arena.root(), FxHashSet::default());
+        let most = WORDS_MAX.min(self.arena.pool.operation_words(0) / 4);
         loop {
             let bits = self.get(root, ROOT_DOOMED)?;
-            if bits == 0 || self.change.len() >= WORDS_MAX {
+            if bits == 0 || self.change.len() >= most.max(1) {
                 return Ok(());
             }
             if self.destroy_first(bits)? {
@@ -377,11 +382,13 @@ impl<'a> Settlement<'a> {
     /// Destroys the objects that the change dooms, as far as there is room; whether there was.
     fn destroy_doomed(&mut self) -> Result<bool, Error> {
         let (root, len) = (self.arena.root(), self.change.len());
+        // So that only a change that needs an extent without that has one, for which there may be no space.
+        let held = self.arena.pool.operation_words(self.change.fresh().count());
         let most = if len < LANE_WORDS { LANE_WORDS.min(len + WORDS_MAX) } else { len + WORDS_MAX };
         loop {
             let first = self.get(root, ROOT_DOOMED)?;
             if !self.doomed.contains(&first) {
-                return Ok(true);
+                return Ok(self.change.len() <= held || len > held);
             }
             // What is new is written by this operation.
             if self.change.len() >= most || self.change.is_fresh(first) {
@@ -441,14 +448,20 @@ impl<'a> Settlement<'a> {
         let words = self.arena.types.words(kind).unwrap_or_default();
         self.check_inside(bits, words.saturating_sub(BODY as u64))?;
         let pointers = self.pointers(bits, kind)?;
-        let is_all = pointers.len() <= POINTERS_MAX;
-        for (at, child) in pointers.into_iter().take(POINTERS_MAX) {
+        let most = self.pointers_max();
+        let is_all = pointers.len() <= most;
+        for (at, child) in pointers.into_iter().take(most) {
             self.lower(child, 1)?;
             if !is_all {
                 self.change.set(bits, at as usize, 0);
             }
         }
         Ok(is_all)
+    }
+
+    /// Pointers of one object that a step looks at: so that most steps need no extent.
+    fn pointers_max(&self) -> usize {
+        (self.arena.pool.operation_words(0) / 3).clamp(1, POINTERS_MAX)
     }
 
     /// An object has so many words of fields.
@@ -470,7 +483,7 @@ impl<'a> Settlement<'a> {
             return Ok(true);
         }
         self.check_inside(bits, len.saturating_mul(words).saturating_add(1))?;
-        let first = len.saturating_sub(POINTERS_MAX as u64);
+        let first = len.saturating_sub(self.pointers_max() as u64);
         let mut found = Vec::new();
         for index in first..len {
             let word = |at: u64| self.get(bits, at as usize).unwrap_or_default();
@@ -573,7 +586,8 @@ impl<'a> Settlement<'a> {
         let lines: u64 = self.change.fresh().map(|(_, words)| words.len() as u64 / 8 + 2).sum();
         let extent = words.len() as u64 * 16;
         let lines = lines + words.len() as u64 + extent / 64 + 1;
-        let room = if extent > 256 { extent } else { 0 };
+        let needs_extent = words.len() > pool.operation_words(self.change.fresh().count());
+        let room = if needs_extent { extent } else { 0 };
         let operation = pool.operation(id, room, lines / 2 + 1)?;
         contents.clear();
         for (bits, words) in self.change.fresh() {

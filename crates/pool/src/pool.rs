@@ -460,6 +460,12 @@ impl Pool {
         self.log.begin(&self.space, tenant, bytes, lines)
     }
 
+    /// How many words an operation of the pool's log [commits](Operation::commit_words) beside so many contents without an extent, for
+    /// which it would need space.
+    pub fn operation_words(&self, contents: usize) -> usize {
+        self.log.room(self.space.layout(), contents)
+    }
+
     /// Committed operations of a tenant with intents that are not [done](Committed::done), and that no thread has at hand: for its opening,
     /// which does them before anything else.
     ///

@@ -5,6 +5,7 @@ mod by_hand;
 mod collections;
 mod counts;
 mod cycles;
+mod full;
 mod layers;
 mod list;
 mod moves;

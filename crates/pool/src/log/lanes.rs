@@ -7,8 +7,9 @@ use tembo_pmem::Region;
 use tembo_pmem::thread::lock;
 
 use super::entry::Found;
-use super::shape::{Shape, State, advance};
+use super::shape::{Shape, State, WORDS_BESIDE, advance, content_words};
 use crate::format::{LOW_LOG, Superblock, seal_low};
+use crate::geometry::Layout;
 use crate::space::Space;
 use crate::{Error, Object};
 
@@ -96,6 +97,16 @@ impl Log {
             }
         }
         Ok(())
+    }
+
+    /// How many words a lane holds, behind what an entry says of so many contents.
+    pub(crate) fn room(&self, layout: Layout, contents: usize) -> usize {
+        let of_new = || {
+            let (size, lanes) = Shape::for_layout(layout);
+            Shape::words_in(size, lanes)
+        };
+        let words = self.made().map_or_else(of_new, |made| made.shape.words());
+        words.saturating_sub(content_words(contents) + WORDS_BESIDE) / 2
     }
 
     pub(super) fn made(&self) -> Option<&Made> {

@@ -6,16 +6,13 @@ use tembo_pmem::{Region, Section, Word};
 use super::entry::{Found, Intent};
 use super::lanes::{Lane, Log, Made};
 use super::recover::store;
-use super::shape::{State, advance};
+use super::shape::{State, WORDS_BESIDE, advance, content_words};
 use crate::format::{
     ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, EntryPlace,
     entry_head,
 };
 use crate::space::Space;
 use crate::{Error, Object, TenantId};
-
-/// Contents whose checksums an entry has at most: the smallest lane has room for them, an extent and a seal.
-const CONTENTS_MAX: usize = 8;
 
 /// A change of several words that is whole or not at all, whatever interrupts it. Dropped, it is taken back.
 ///
@@ -243,14 +240,14 @@ impl<'p> Operation<'p> {
             return self.commit()?.done();
         }
         let (region, lane) = (self.region(), self.lane);
-        if !contents.is_empty() && contents.len() <= CONTENTS_MAX {
+        if content_words(contents.len()) > 0 {
             self.append(ENTRY_CONTENT, contents.as_flattened())?;
         } else if !contents.is_empty() {
             // ORDER: contents that no entry has the checksums of are durable before the seal can be.
             region.fence("pool.log.contents.fence");
         }
         let flat = words.as_flattened();
-        let extent = if self.used + flat.len() + 3 > self.made.shape.words() {
+        let extent = if self.used + flat.len() + WORDS_BESIDE > self.made.shape.words() {
             Some(self.append_extent(flat)?)
         } else {
             self.append(ENTRY_REDO, flat)?;

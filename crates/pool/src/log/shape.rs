@@ -14,6 +14,17 @@ const SMALL: u64 = 64 << 10;
 /// Bytes in a lane, where chunks are large enough. Not more: an operation reserves room for all of its lane.
 const LANE_SIZE: u64 = 1024;
 
+/// Contents whose checksums an entry has at most: the smallest lane has room for them, an extent and a seal.
+const CONTENTS_MAX: usize = 8;
+
+/// Words of a lane that committed words need beside themselves: the head of their entry, and a seal.
+pub(super) const WORDS_BESIDE: usize = 3;
+
+/// Words of an entry that says what so many contents are, if there is one.
+pub(super) fn content_words(contents: usize) -> usize {
+    if (1..=CONTENTS_MAX).contains(&contents) { 1 + 3 * contents } else { 0 }
+}
+
 /// The object of a log, and how it is divided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -42,8 +53,17 @@ impl Shape {
 
     /// A log of so many lanes in an object.
     pub(super) fn new(object: Object, lanes: usize) -> Shape {
-        let lane_size = (object.size() - LINE) / lanes as u64 / LINE * LINE;
+        let lane_size = Shape::lane_size(object.size(), lanes);
         Shape { object, lanes, lane_size, checksum: OuterChecksum::Xxh3 }
+    }
+
+    fn lane_size(size: u64, lanes: usize) -> u64 {
+        (size - LINE) / lanes as u64 / LINE * LINE
+    }
+
+    /// Words for entries in a lane of a log of so many bytes, at least.
+    pub(super) fn words_in(size: u64, lanes: usize) -> usize {
+        ((Shape::lane_size(size, lanes) - LINE) / 8) as usize
     }
 
     /// Makes an empty log of a new object; durable after the next fence.

@@ -1,0 +1,127 @@
+//! A full pool: what makes room needs none, or has it in the pool's reserve.
+
+use tembo_heap::{Bytes, Error, Heap, HeapFile, Persist, PoolOptions, Ptr, Slice};
+use tembo_pool::{Error as PoolError, Geometry};
+
+use crate::objects;
+
+type Leaves<'h, const N: usize> = [Option<Ptr<'h, u64>>; N];
+
+#[derive(Persist)]
+struct Parent<'h> {
+    leaves: Leaves<'h, 15>,
+}
+
+#[derive(Persist)]
+struct Top<'h> {
+    leaves: Leaves<'h, 20>,
+    parent: Option<Ptr<'h, Parent<'h>>>,
+    many: Ptr<'h, Slice<Option<Ptr<'h, u64>>>>,
+    /// Keeps the leaves of the others.
+    shared: Ptr<'h, Slice<Option<Ptr<'h, u64>>>>,
+    filler: Ptr<'h, Slice<Option<Ptr<'h, Bytes>>>>,
+}
+
+const MANY: u64 = 300;
+
+/// The top of a heap whose pool has no room for any object.
+fn full<'h>(heap: Heap<'h>) -> Ptr<'h, Top<'h>> {
+    let top = heap.atomic(|tx| {
+        let leaf = tx.alloc(1)?;
+        let (many, shared) = (tx.alloc_slice(MANY)?, tx.alloc_slice(MANY)?);
+        let filler = tx.alloc_slice(20_000)?;
+        let mut leaves = Vec::new();
+        for index in 0..MANY {
+            let leaf = tx.alloc(index)?;
+            tx.set_cell(&shared, index, Some(leaf.clone()))?;
+            tx.set_cell(&many, index, Some(leaf.clone()))?;
+            leaves.push(Some(leaf));
+        }
+        let of = |index: usize| leaves[index].clone();
+        let parent = Some(tx.alloc(Parent { leaves: std::array::from_fn(of) })?);
+        let leaves = std::array::from_fn(of);
+        let bytes = tx.alloc_bytes(&[1])?;
+        tx.set_cell(&filler, 0, Some(bytes))?;
+        drop(leaf);
+        let top = tx.alloc(Top { leaves, parent, many, shared, filler })?;
+        tx.set_root(&top)?;
+        Ok::<_, Error>(top)
+    });
+    let top = top.unwrap();
+    let filler = heap.atomic(|tx| tx.get(&top, Top::FILLER)).unwrap();
+    let mut filled = 1;
+    for size in (8..=4096).rev().step_by(8) {
+        let fill = |index: u64| {
+            heap.atomic(|tx| {
+                let bytes = tx.alloc_bytes(&vec![1; size])?;
+                tx.set_cell(&filler, index, Some(bytes))
+            })
+        };
+        let full = loop {
+            match fill(filled) {
+                Ok(()) => filled += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, Error::Pool(PoolError::PoolFull { .. })), "{full:?}");
+    }
+    top
+}
+
+/// In a full pool of each kind of chunks: `remove` removes, and everything is accounted for.
+fn in_a_full_pool(remove: impl for<'h> Fn(Heap<'h>, &Ptr<'h, Top<'h>>) -> Result<(), Error>) {
+    for geometry in [Geometry::TINY, Geometry::default()] {
+        let mut options = PoolOptions { size: 2 << 20, geometry, ..PoolOptions::default() };
+        options.region.size_max = options.size;
+        let file = HeapFile::volatile(&options).unwrap();
+        file.enter(|heap| {
+            let top = full(heap);
+            remove(heap, &top).unwrap_or_else(|error| panic!("{geometry:?}: {error:?}"));
+        });
+        objects(&file);
+    }
+}
+
+#[test]
+fn an_object_is_destroyed_by_the_commit_that_unlinks_it() {
+    in_a_full_pool(|heap, top| heap.atomic(|tx| tx.set(top, Top::PARENT, None)));
+}
+
+#[test]
+fn a_few_pointers_are_emptied() {
+    in_a_full_pool(|heap, top| {
+        heap.atomic(|tx| tx.set(top, Top::LEAVES, std::array::from_fn(|_| None)))
+    });
+}
+
+#[test]
+fn more_pointers_are_emptied_than_a_lane_of_the_log_holds() {
+    in_a_full_pool(|heap, top| {
+        heap.atomic(|tx| {
+            let many = tx.get(top, Top::MANY)?;
+            (0..MANY).try_for_each(|index| tx.set_cell(&many, index, None))
+        })
+    });
+}
+
+#[test]
+fn objects_that_the_program_holds_are_unlinked() {
+    in_a_full_pool(|heap, top| {
+        let held = heap.atomic(|tx| {
+            let (many, shared) = (tx.get(top, Top::MANY)?, tx.get(top, Top::SHARED)?);
+            tx.set(top, Top::PARENT, None)?;
+            tx.set(top, Top::LEAVES, std::array::from_fn(|_| None))?;
+            let mut held = Vec::new();
+            for index in 0..MANY {
+                held.push(tx.cell(&many, index)?);
+                tx.set_cell(&many, index, None)?;
+                tx.set_cell(&shared, index, None)?;
+            }
+            Ok::<_, Error>(held)
+        })?;
+        let last = held.last().cloned().flatten().ok_or(Error::NoRoot)?;
+        drop(held);
+        assert_eq!(heap.atomic(|tx| tx.read(&last))?, MANY - 1);
+        Ok(())
+    });
+}

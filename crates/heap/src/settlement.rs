@@ -110,11 +110,13 @@ impl<'a> Settlement<'a> {
             let (_, count) = self.add(bits, delta)?;
             if count == 0 {
                 zero.push(bits);
-            } else if delta > 0 {
+            } else if delta > 0 && !self.change.is_fresh(bits) {
                 self.clear_slot(bits);
             }
         }
-        zero.extend(self.change.fresh().map(|(bits, _)| bits));
+        // What is new has no place in the dead-on-open list.
+        let is_unlinked = |(_, words): &(u64, &[u64])| low_of(words[HEAD]) == 0;
+        zero.extend(self.change.fresh().filter(is_unlinked).map(|(bits, _)| bits));
         while let Some(bits) = zero.pop() {
             if self.unmade.contains(&bits) {
                 continue;

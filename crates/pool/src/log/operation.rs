@@ -318,8 +318,9 @@ impl<'p> Operation<'p> {
         let place = EntryPlace { lane: lane.index, number, before: self.chain };
         let head = entry_head(self.made.shape.checksum, place, kind, words);
         let places = &self.made.shape.entries(region, lane.index)?[self.used..];
-        for (place, word) in places.iter().zip([head].iter().chain(words)) {
-            region.store(place, *word);
+        if let Some((first, places)) = places.split_first() {
+            region.store(first, head);
+            places.iter().zip(words).for_each(|(place, word)| region.store(place, *word));
         }
         (self.used, self.chain) = (self.used + 1 + words.len(), (head >> 32) as u32);
         Ok(())

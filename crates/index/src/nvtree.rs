@@ -265,6 +265,10 @@ impl NvTree {
         if self.reads_long.load(Ordering::Relaxed) {
             return None;
         }
+        if key.len() > 8 {
+            let room = (room, &self.reads_long);
+            return read::copy_long::<SCATTERED>(&self.leaves, key, version, room);
+        }
         let (wanted, mut reached) = (Wanted::new(key), None);
         match fast::get_fast::<SCATTERED>(&self.leaves, wanted, version, &mut reached) {
             Some(value) => Some(value),

@@ -14,7 +14,7 @@ pub(crate) use self::prints::{
 };
 pub(crate) use self::side::{Guard, Moment, Order, Side, Traits};
 pub(crate) use self::slot::{
-    erase, has_record, owns, place_of, publish, read, read_element, read_of, read_slot, write,
+    erase, has_record, owned, place_of, publish, read, read_element, read_of, read_slot, write,
     write_all,
 };
 use super::format::{

@@ -36,6 +36,39 @@ struct Sight<'f, 'k> {
     free_or_ended: u64,
 }
 
+/// Puts a value that is longer than a word, if the fast path can; whether the key was there. `None`: it cannot, or something
+/// was quicker, and nothing has changed.
+#[inline(never)]
+pub(super) fn put_record<const SCATTERED: bool>(
+    leaves: &Leaves,
+    key: &[u8],
+    value: &[&[u8]],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let len = len_of(value);
+    if len as u64 >= BLOCK_MIN {
+        // It has blocks, and no record.
+        return None;
+    }
+    let wanted = Wanted::new(key);
+    let sight = look(leaves.leaf_fast::<SCATTERED>(wanted)?, wanted)?;
+    put(&sight, (value, len), how, writer)
+}
+
+/// Removes a key that is longer than a word, if the fast path can; as [`put_record`].
+#[inline(never)]
+pub(super) fn remove_long<const SCATTERED: bool>(
+    leaves: &Leaves,
+    key: &[u8],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let wanted = Wanted::new(key);
+    let sight = look(leaves.leaf_fast::<SCATTERED>(wanted)?, wanted)?;
+    remove(&sight, how, writer)
+}
+
 /// Performs the change if the fast path can; whether the key was there. `None`: it cannot, or something was quicker, and
 /// nothing has changed. The leaf may have been `reached`, before or on return.
 #[inline(never)]
@@ -47,38 +80,41 @@ pub(super) fn change_record<'f>(
     writer: &mut Writer<'_>,
     reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    if let Op::Put { value, .. } = op
-        && len_of(value) as u64 >= BLOCK_MIN
-    {
+    let len = match op {
+        Op::Put { value, .. } => len_of(value),
+        Op::Remove { .. } => 0,
+    };
+    if len as u64 >= BLOCK_MIN {
         // It has blocks, and no record.
         return None;
     }
-    let sight = look(leaves, wanted, reached.take())?;
+    let at = match reached.take() {
+        Some(at) => at,
+        None => leaves.leaf_at_once(wanted)?,
+    };
+    let sight = look(at, wanted)?;
     let done = match op {
-        Op::Put { value, .. } => put(&sight, value, how, writer),
+        Op::Put { value, .. } => put(&sight, (value, len), how, writer),
         Op::Remove { .. } => remove(&sight, how, writer),
     };
     if done.is_none() {
-        *reached = Some(sight.at);
+        *reached = Some(at);
     }
     done
 }
 
-fn len_of(value: &[&[u8]]) -> usize {
-    value.iter().map(|part| part.len()).sum()
+/// Bytes of a value, which mostly has one part.
+#[inline(always)]
+pub(super) fn len_of(value: &[&[u8]]) -> usize {
+    match value {
+        [part] => part.len(),
+        parts => parts.iter().map(|part| part.len()).sum(),
+    }
 }
 
-/// Finds the leaf and the element of a key.
+/// Finds the element of a key in its leaf.
 #[inline(always)]
-fn look<'f, 'k>(
-    leaves: &'f Leaves,
-    wanted: Wanted<'k>,
-    before: Option<Reached<'f>>,
-) -> Option<Sight<'f, 'k>> {
-    let at = match before {
-        Some(at) => at,
-        None => leaves.leaf_at_once(wanted)?,
-    };
+fn look<'f, 'k>(at: Reached<'f>, wanted: Wanted<'k>) -> Option<Sight<'f, 'k>> {
     let Reached { leaf, lines, .. } = at;
     if leaf.side.newest() == ORPHANED {
         // The fingerprints do not show all keys: one that they lack need not be absent.
@@ -100,30 +136,29 @@ fn newest(
     forest: &Forest,
     lines: &[Line],
     placed: &Placed<'_>,
-    (matching, hash): (Slots, u64),
+    (mut matching, hash): (Slots, u64),
 ) -> Option<Option<(usize, Element)>> {
-    let is_long = placed.shape.key_len().is_none();
-    for slot in matching {
+    let found = matching.find_map(|slot| {
         let (number, at) = place_of(slot);
-        let line = lines.get(number)?;
-        let Some(element) = read_of(line, at, placed.word, placed.shape) else { continue };
-        if !is_long || element.may_be_of(hash) && is_of_key(forest, element.record()?, placed.key)?
-        {
-            return Some(Some((slot, element)));
-        }
-    }
-    Some(None)
+        let element = read_of(lines.get(number)?, at, placed.word, placed.shape);
+        element.filter(|element| element.may_be_of(hash)).map(|element| (slot, element))
+    });
+    // If word and hash were another's, which is rare, the general path looks at all of them.
+    let is_its_own = match (found, placed.shape.key_len()) {
+        (Some((_, element)), None) => is_of_key(forest, element.record()?, placed.key)?,
+        _ => true,
+    };
+    is_its_own.then_some(found)
 }
 
 #[inline(always)]
 fn put(
     sight: &Sight<'_, '_>,
-    value: &[&[u8]],
+    (value, value_len): (&[&[u8]], usize),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
     let (forest, placed) = (sight.at.leaf.forest, &sight.placed);
-    let value_len = len_of(value);
     let has_record = value_len > 8 || placed.shape.key_len().is_none();
     let takes_last = sight.old.is_none() && Slots(sight.free_or_ended).is_last();
     if !has_record || takes_last {
@@ -221,7 +256,8 @@ fn given_up(
     let (before, meta) = read(lines.get(number)?, at);
     let Some(object) = before.record() else { return Some(None) };
     if traits.shared || traits.older {
-        let ended = leaf.side.prints().0.ended(lines.len()).filter(|&other| other != slot);
+        let ended = leaf.side.bytes().0.at_most(TOMB) & all_slots(lines.len()) & !sight.free;
+        let ended = Slots(ended & !(1 << slot));
         if element.record() == Some(object) || is_shared(&leaf, ended, object).ok()? {
             return Some(None);
         }

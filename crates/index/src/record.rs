@@ -131,7 +131,7 @@ pub(crate) fn verify_once(forest: &Forest, record: Object) -> Result<(), Error> 
 }
 
 /// As [`read_record`], of one that [`verify_once`] is asked for apart.
-#[inline]
+#[inline(always)]
 pub(crate) fn read_unverified(
     forest: &Forest,
     record: Object,

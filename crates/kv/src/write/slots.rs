@@ -65,7 +65,7 @@ const CHANGES_WORTH_BIAS: u32 = 1024;
 const CHANGES_MAX: u32 = 4096;
 
 /// Bytes of unlinked objects in a slot before one goes by the writer's lock.
-const UNLINKED_MAX: u64 = 128 << 10;
+const UNLINKED_MAX: u64 = 512 << 10;
 
 /// Looks at whether the slots are open, before a thread sleeps until they are: about a hundred microseconds.
 const ROUNDS_MAX: usize = 400;

@@ -12,8 +12,7 @@ use crate::nvtree::format::{BLOCK_MIN, DELTA_MAX, LINE_SIZE, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
 use crate::nvtree::leaf::{
-    Element, FREE, LONG, Meta, Placed, STALE, Slots, TOMB, Traits, all_slots, place_of, print,
-    read, read_of, write,
+    Element, FREE, LONG, Meta, Placed, STALE, Slots, TOMB, place_of, print, read, read_of, write,
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::{is_of_key, record_size};
@@ -25,14 +24,11 @@ pub(super) const SHORT: u64 = 1024;
 /// What a change finds in the leaf of its key.
 struct Sight<'f, 'k> {
     at: Reached<'f>,
-    traits: Traits,
     placed: Placed<'k>,
     hash: u64,
     /// The newest element of the key.
     old: Option<(usize, Element)>,
-    /// Slots in which nothing is.
-    free: u64,
-    /// These, and those of what was ended.
+    /// Slots in which nothing is, or what was ended.
     free_or_ended: u64,
 }
 
@@ -122,12 +118,12 @@ fn look<'f, 'k>(at: Reached<'f>, wanted: Wanted<'k>) -> Option<Sight<'f, 'k>> {
     }
     leaf.side.prefetch_rest();
     let (bytes, traits) = leaf.side.bytes();
-    let (all, hash) = (all_slots(lines.len()), wanted.hash);
-    let (free, free_or_ended) = (bytes.equal(FREE) & all, bytes.at_most(STALE) & all);
+    let (all, hash) = (leaf.all_slots(), wanted.hash);
+    let free_or_ended = bytes.at_most(STALE) & all;
     let placed = leaf.place(wanted.key, traits).ok()?;
     let matching = Slots(bytes.equal(print(hash)) & all);
     let old = newest(leaf.forest, lines, &placed, (matching, hash))?;
-    Some(Sight { at, traits, placed, hash, old, free, free_or_ended })
+    Some(Sight { at, placed, hash, old, free_or_ended })
 }
 
 /// The newest element of a key, and its slot: of those with the key's fingerprint. `None`: that takes another look.
@@ -203,7 +199,8 @@ fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Optio
 fn slot_in(sight: &Sight<'_, '_>, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
     let Reached { leaf, lines, .. } = sight.at;
     let newest = leaf.side.newest();
-    let usable = usable(newest, how, writer, sight.free_or_ended, || sight.free)?;
+    let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
+    let usable = usable(newest, how, writer, sight.free_or_ended, free)?;
     let slot = slot_for(Slots(usable), sight.hash, lines.len())?;
     prefetch(lines.get(place_of(slot).0)?);
     // If others have drawn more than the slack since, there is no delta for the version that is drawn later.
@@ -220,13 +217,13 @@ fn replace(
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
-    let (Reached { leaf, lines, moment }, traits) = (sight.at, sight.traits);
+    let Reached { leaf, lines, moment } = sight.at;
     let (number, at) = place_of(slot);
     let (line, base, region) = (lines.get(number)?, leaf.side.base(), leaf.region());
     let guard = leaf.side.lock_at(moment)?;
-    let given_up = given_up(sight, slot, element)?;
+    let given_up = if guard.print(slot) == FREE { None } else { given_up(sight, slot, element)? };
     let stamp = how.stamp(writer);
-    let meta = Meta::new(stamp, removed, traits.base, base)?;
+    let meta = Meta::new(stamp, removed, leaf.side.traits().base, base)?;
     write(region, line, at, element, meta);
     let print = if removed { TOMB } else { print(sight.hash) };
     guard.note(sight.old.map(|(slot, _)| slot), (slot, print), stamp.version());
@@ -240,23 +237,21 @@ fn replace(
     Some(sight.old.is_some())
 }
 
-/// The record that only the element in a slot has, which is about to be overwritten, and since when it was there. `None`:
-/// that cannot be said.
+/// The record that only the ended element in a slot has, which is about to be overwritten, and since when it was there.
+/// `None`: that cannot be said. The leaf is locked.
 #[inline(always)]
 fn given_up(
     sight: &Sight<'_, '_>,
     slot: usize,
     element: &Element,
 ) -> Option<Option<(Object, u64)>> {
-    if sight.free >> slot & 1 == 1 {
-        return Some(None);
-    }
-    let (Reached { leaf, lines, .. }, traits) = (sight.at, sight.traits);
+    let (Reached { leaf, lines, .. }, traits) = (sight.at, sight.at.leaf.side.traits());
     let (number, at) = place_of(slot);
     let (before, meta) = read(lines.get(number)?, at);
     let Some(object) = before.record() else { return Some(None) };
     if traits.shared || traits.older {
-        let ended = leaf.side.bytes().0.at_most(TOMB) & all_slots(lines.len()) & !sight.free;
+        let bytes = leaf.side.bytes().0;
+        let ended = bytes.at_most(TOMB) & !bytes.equal(FREE) & leaf.all_slots();
         let ended = Slots(ended & !(1 << slot));
         if element.record() == Some(object) || is_shared(&leaf, ended, object).ok()? {
             return Some(None);

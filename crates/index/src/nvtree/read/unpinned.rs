@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::nvtree::leaf::{Slots, all_slots, place_of, print, read_of};
+use crate::nvtree::leaf::{Slots, place_of, print, read_of};
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::read_unverified;
 use crate::{Value, ValueRoom};
@@ -54,7 +54,7 @@ fn copy<'r>(
     }
     let (bytes, traits) = leaf.side.bytes();
     let placed = leaf.place(wanted.key, traits).ok()?;
-    let mut matching = Slots(bytes.equal(print(wanted.hash)) & all_slots(lines.len()));
+    let mut matching = Slots(bytes.equal(print(wanted.hash)) & leaf.all_slots());
     let found = matching.find_map(|slot| {
         let (number, at) = place_of(slot);
         let element = read_of(lines.get(number)?, at, placed.word, placed.shape);

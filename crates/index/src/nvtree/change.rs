@@ -36,9 +36,7 @@ pub(crate) fn change<const SCATTERED: bool>(
     let done = match op {
         Op::Put { key, value } => match eight(value) {
             Some(word) => put_fast::<SCATTERED>(leaves, key, word, how, writer),
-            None if len_of(value) > 8 => {
-                put_record::<SCATTERED>(leaves, key, value, how, writer)
-            }
+            None if len_of(value) > 8 => put_record::<SCATTERED>(leaves, key, value, how, writer),
             None => None,
         },
         Op::Remove { key } if key.len() > 8 => remove_long::<SCATTERED>(leaves, key, how, writer),

@@ -23,9 +23,7 @@ use super::format::{
 use super::inner::{LeafId, Lows};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{
-    common, has_key, head, read_key, read_record, read_unverified, verify_once,
-};
+use crate::record::{common, has_key, head, read_key, read_record, read_unverified, verify_once};
 use crate::{Error, Forest, Value};
 
 /// A leaf of a forest, which need not be one: every read is checked.

@@ -117,11 +117,7 @@ pub(crate) fn erase_all(leaf: &Leaf<'_>, slots: Slots) -> Result<(), Error> {
 }
 
 /// Whether an element in one of the slots, or the history, refers to the record.
-pub(crate) fn is_shared(
-    leaf: &Leaf<'_>,
-    slots: Slots,
-    record: Object,
-) -> Result<bool, Error> {
+pub(crate) fn is_shared(leaf: &Leaf<'_>, slots: Slots, record: Object) -> Result<bool, Error> {
     let mut rest = slots.0;
     for line in leaf.all_lines()? {
         let here = Slots(rest & ((1 << SLOTS_PER_LINE) - 1));

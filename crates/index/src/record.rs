@@ -131,8 +131,17 @@ pub(crate) fn verify_once(forest: &Forest, record: Object) -> Result<(), Error> 
 }
 
 /// As [`read_record`], of one that [`verify_once`] is asked for apart.
-#[inline(always)]
+#[inline]
 pub(crate) fn read_unverified(
+    forest: &Forest,
+    record: Object,
+) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
+    read_parts(forest, record)
+}
+
+/// As [`read_unverified`], where many are read one after another.
+#[inline(always)]
+pub(crate) fn read_parts(
     forest: &Forest,
     record: Object,
 ) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {

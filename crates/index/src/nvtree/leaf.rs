@@ -23,7 +23,9 @@ use super::format::{
 use super::inner::{LeafId, Lows};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{common, has_key, head, read_key, read_record, read_unverified, verify_once};
+use crate::record::{
+    common, has_key, head, read_key, read_parts, read_record, read_unverified, verify_once,
+};
 use crate::{Error, Forest, Value};
 
 /// A leaf of a forest, which need not be one: every read is checked.
@@ -341,7 +343,7 @@ impl<'f> Leaf<'f> {
         key.clear();
         if let (None, Some(record)) = (element.shape.key_len(), element.record()) {
             verify_once(self.forest, record)?;
-            let (own, value) = read_unverified(self.forest, record)?;
+            let (own, value) = read_parts(self.forest, record)?;
             own.append_to(key);
             return Ok(Value::in_pool(value));
         }

@@ -64,7 +64,8 @@ const CHANGES_WORTH_BIAS: u32 = 1024;
 /// Changes in a slot before one goes by the writer's lock.
 const CHANGES_MAX: u32 = 4096;
 
-/// Bytes of unlinked objects in a slot before one goes by the writer's lock.
+/// Bytes of unlinked objects in a slot before one goes by the writer's lock: with objects of some hundred bytes after more
+/// changes than a bias is worth it for.
 const UNLINKED_MAX: u64 = 512 << 10;
 
 /// Looks at whether the slots are open, before a thread sleeps until they are: about a hundred microseconds.

@@ -4,6 +4,7 @@ mod added;
 mod capacity;
 mod element_access;
 mod elements;
+mod end_members;
 mod evict;
 mod expire;
 mod expired;
@@ -16,17 +17,20 @@ mod lookup;
 mod order;
 mod pieces;
 mod spaces;
+mod stream_hints;
 mod upper_levels;
 mod write_back;
 mod written;
 
 pub(crate) use elements::{Ends, VisitElement};
+pub(crate) use end_members::{EndMembers, TOGETHER_MAX};
 pub(crate) use expired::Expired;
 pub(crate) use known_ends::KnownEnds;
 pub(crate) use level_entry::LevelEntry;
 pub(crate) use level_one::LevelOne;
 pub(crate) use pieces::LARGE_STRING_SIZE;
 pub(crate) use spaces::Spaces;
+pub(crate) use stream_hints::{StreamHints, Visited};
 pub(crate) use written::Written;
 
 use std::ops::{Bound, Range};

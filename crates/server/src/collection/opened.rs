@@ -6,7 +6,8 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Value};
 
 use crate::dataset::{
-    Before, Dataset, Ends, KnownEnds, LevelEntry, LevelOne, Replaced, VisitElement, check_key,
+    Before, Dataset, EndMembers, Ends, KnownEnds, LevelEntry, LevelOne, Replaced, VisitElement,
+    check_key,
 };
 use crate::encoding::EncodingLimits;
 use crate::failure::{Failure, WRONG_TYPE};
@@ -99,6 +100,14 @@ impl<'d, 's, F: Family> Collection<'d, 's, F> {
     /// Whether the entries are all read at once.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self.0.body, Body::Packed(_))
+    }
+
+    /// The id and the elements of a large collection.
+    pub(crate) fn large(&self) -> Option<(u64, u64)> {
+        match &self.0.body {
+            Body::Packed(_) => None,
+            Body::Spread(spread) => Some((spread.id, spread.count)),
+        }
     }
 
     /// Elements; a field and its value are one.
@@ -372,6 +381,11 @@ impl<'d, 's> Opened<'d, 's> {
     /// Where the members of a sorted set are.
     pub(super) fn known_ends(&mut self) -> &mut KnownEnds {
         &mut self.data.known_ends
+    }
+
+    /// The members at the ends of sorted sets that are held.
+    pub(super) fn end_members(&mut self) -> &mut EndMembers {
+        &mut self.data.known_ends.members
     }
 
     fn address(&self, part: Part) -> (usize, u64, Part) {

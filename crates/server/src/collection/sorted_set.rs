@@ -8,7 +8,7 @@ use tembo_kv::Direction;
 
 use crate::collection::opened::{Body, Collection, Family};
 use crate::collection::sorted_set::levels::member_of;
-use crate::dataset::VisitElement;
+use crate::dataset::{TOGETHER_MAX, VisitElement};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, push_entry, score_from_order, score_order};
 
@@ -149,6 +149,7 @@ impl SortedSet<'_, '_> {
         self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.put_element(Part::Order, &[&key], &[])?;
         levels::changed(&mut self.0, &key, true);
+        self.0.end_members().added(id, &key);
         self.0.count_added();
         Ok(())
     }
@@ -166,6 +167,8 @@ impl SortedSet<'_, '_> {
         self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.put_element(Part::Order, &[&to], &[])?;
         levels::changed(&mut self.0, &to, true);
+        self.0.end_members().removed(id, &from);
+        self.0.end_members().added(id, &to);
         self.0.touch();
         Ok(())
     }
@@ -197,6 +200,8 @@ impl SortedSet<'_, '_> {
         self.0.remove_element(Part::Order, &[&key])?;
         levels::remove(&mut self.0, &key)?;
         levels::changed(&mut self.0, &key, false);
+        let id = self.0.set_id();
+        self.0.end_members().removed(id, &key);
         self.0.count_removed();
         Ok(())
     }
@@ -388,6 +393,38 @@ impl SortedSet<'_, '_> {
             }
         })?;
         if is_sound { Ok(()) } else { Err(UnknownLayout.into()) }
+    }
+
+    /// Up to so many members from the end where a direction begins, and their scores. Those behind them are held for the next
+    /// time, if they are few.
+    pub(crate) fn from_end(
+        &mut self,
+        direction: Direction,
+        limit: u64,
+    ) -> Result<Vec<(Vec<u8>, f64)>, Failure> {
+        let count = limit.min(self.count()) as usize;
+        if self.is_small() || count > TOGETHER_MAX.0 / 4 {
+            return self.list(&Span::ALL, direction, limit);
+        }
+        let id = self.0.set_id();
+        if self.0.end_members().held(id, direction, count).is_none() {
+            let (mut keys, mut bytes) = (Vec::new(), 0);
+            self.visit_keys(&Span::ALL, direction, &mut |key, _| {
+                bytes += key.len();
+                keys.push(key.to_vec());
+                keys.len() < count || keys.len() < TOGETHER_MAX.0 && bytes < TOGETHER_MAX.1
+            })?;
+            self.0.end_members().hold(id, direction, keys);
+        }
+        let Some(found) = self.0.end_members().held(id, direction, count) else {
+            // There are not so many as the head says.
+            return self.list(&Span::ALL, direction, limit);
+        };
+        let pair = |key: &[u8]| {
+            let (order, member) = key.split_first_chunk().ok_or(UnknownLayout)?;
+            Ok((member.to_vec(), score_from_order(*order)))
+        };
+        found.map(pair).collect()
     }
 
     /// The members of a span and their scores, at most so many.

@@ -3,7 +3,10 @@
 //!
 //! What is removed leaves the order of keys late, when it is collected: a search from the begin would pass all of it each
 //! time. So a search for the first member begins where the last such search has found one. A hint only: it may be forgotten
-//! at any time.
+//! at any time. Copies of what the store has are kept with it, as they are forgotten when it is.
+
+use crate::dataset::end_members::EndMembers;
+use crate::dataset::stream_hints::StreamHints;
 
 /// Collections that are remembered.
 const REMEMBERED_MAX: usize = 8;
@@ -30,6 +33,10 @@ pub(crate) struct KnownEnds {
     sets: Vec<Bounds>,
     /// Random members of a set that were drawn together, of which some may have been removed since.
     drawn: ((usize, u64), Vec<Vec<u8>>),
+    /// Members at the ends of sorted sets. Not a hint: it has to follow all changes.
+    pub(crate) members: EndMembers,
+    /// What was read of streams, which is no hint either.
+    pub(crate) streams: StreamHints,
 }
 
 impl KnownEnds {
@@ -121,6 +128,8 @@ impl KnownEnds {
     pub(crate) fn forget(&mut self) {
         self.sets.clear();
         self.drawn.1.clear();
+        self.members.forget();
+        self.streams.forget();
     }
 }
 

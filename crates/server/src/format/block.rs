@@ -71,6 +71,11 @@ impl<'a> StreamBlock<'a> {
         StreamBlock { of, bytes, at: 0 }
     }
 
+    /// The entries of that block from where one of them begins.
+    pub fn from_place(of: StreamId, bytes: &'a [u8], begin: usize) -> StreamBlock<'a> {
+        StreamBlock { of, bytes, at: begin.min(bytes.len()) }
+    }
+
     fn number(&mut self) -> Option<u64> {
         let (mut number, mut shift) = (0, 0);
         loop {

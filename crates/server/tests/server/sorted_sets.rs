@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::client::{Client, Random, Running};
+use crate::client::{Client, Random, Running, encode};
 
 fn members(client: &mut Client, command: &str) -> Vec<String> {
     let reply = client.call(command);
@@ -80,4 +80,95 @@ fn ranks_stay_right_when_any_member_moves() {
         }
     }
     assert_eq!(client.call("ZRANGE s 500 500"), "*1\r\n$4\r\nm500\r\n");
+}
+
+/// The first members or the last ones, with their scores, as they are taken.
+fn taken(model: &mut BTreeSet<(usize, String)>, is_first: bool, count: usize) -> String {
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let found = if is_first { model.pop_first() } else { model.pop_last() };
+        let Some((score, member)) = found else { break };
+        words.extend([member, score.to_string()]);
+    }
+    let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+    String::from_utf8(encode(&words)).unwrap()
+}
+
+#[test]
+fn what_is_taken_from_an_end_is_what_is_there_whatever_has_changed_it() {
+    let server = Running::start();
+    let mut client = server.client();
+    let (mut random, mut model) = (Random(23), BTreeSet::new());
+    let add = |client: &mut Client, model: &mut BTreeSet<(usize, String)>, (score, member)| {
+        let member = format!("m{member}");
+        model.retain(|(_, other)| *other != member);
+        client.call(&format!("ZADD z {score} {member}"));
+        model.insert((score, member));
+    };
+    for number in 0..1200 {
+        add(&mut client, &mut model, (1000 + number % 400, number));
+    }
+    for step in 0..4000 {
+        match random.below(12) {
+            0..4 => {
+                let is_first = random.below(2) == 0;
+                let count = 1 + random.below(4) * random.below(2) + random.below(30) / 29 * 30;
+                let command = if is_first { "ZPOPMIN" } else { "ZPOPMAX" };
+                let expected = taken(&mut model, is_first, count);
+                let reply = client.call(&format!("{command} z {count}"));
+                assert_eq!(reply, expected, "step {step}: {command} {count}");
+            }
+            // Members that come to an end, are taken from it, or leave it for the other one.
+            4..7 => {
+                let (low, high) = match (model.first(), model.last()) {
+                    (Some(first), Some(last)) => (first.0, last.0),
+                    _ => (1000, 1000),
+                };
+                let near = match random.below(3) {
+                    0 => (low + random.below(6)).saturating_sub(3),
+                    1 => (high + random.below(6)).saturating_sub(3),
+                    _ => 1000 + random.below(400),
+                };
+                add(&mut client, &mut model, (near, random.below(2000)));
+            }
+            7 => {
+                let at = random.below(12);
+                let found =
+                    if step % 2 == 0 { model.iter().nth(at) } else { model.iter().nth_back(at) };
+                let Some((_, member)) = found.cloned() else { continue };
+                model.retain(|(_, other)| *other != member);
+                assert_eq!(client.call(&format!("ZREM z {member}")), ":1\r\n", "step {step}");
+            }
+            8 => {
+                let (from, to) = (random.below(8), random.below(12));
+                let removed: Vec<_> =
+                    model.iter().skip(from).take((to + 1).saturating_sub(from)).cloned().collect();
+                removed.iter().for_each(|one| drop(model.remove(one)));
+                client.call(&format!("ZREMRANGEBYRANK z {from} {to}"));
+            }
+            9 => {
+                // None of this happens, or all of it.
+                client.call("MULTI");
+                client.call("ZPOPMIN z 2");
+                client.call("ZADD z nan x");
+                client.call("ZPOPMAX z");
+                client.call("EXEC");
+                taken(&mut model, true, 2);
+                taken(&mut model, false, 1);
+            }
+            10 => {
+                for command in ["SWAPDB 0 1", "ZPOPMIN z", "ZADD z 5 other", "SWAPDB 0 1"] {
+                    client.call(command);
+                }
+            }
+            _ => {
+                for member in 0..30 {
+                    let score = 1000 + random.below(400);
+                    add(&mut client, &mut model, (score, member * 60 + random.below(60)));
+                }
+            }
+        }
+    }
+    ranks_are_right(&mut client, &model);
+    assert!(model.len() > 200, "it was large all the time: {}", model.len());
 }

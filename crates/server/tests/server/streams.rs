@@ -2,7 +2,7 @@
 
 use tembo_server::Config;
 
-use crate::client::{Client, Running, encode, wait_until};
+use crate::client::{Client, Random, Running, encode, wait_until};
 use crate::differential::Redis;
 use crate::stream_script::{StreamScript, masked};
 
@@ -298,4 +298,62 @@ fn changes_of_streams_are_published() {
         }
     });
     assert_eq!(events[0], events[1]);
+}
+
+/// The words of a command, of which some are numbers.
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// One entry after another is delivered, as by Redis, whatever is added, removed and claimed meanwhile: many are in a block, and
+/// there are many blocks.
+#[test]
+fn entries_read_one_by_one_are_those_that_are_there() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    for seed in 1..=4 {
+        let mut random = Random(seed * 77);
+        let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+        let mut history = Vec::new();
+        let mut both = |line: String| {
+            let command = words(&line);
+            let (left, right) = (call(&mut theirs, &command), call(&mut ours, &command));
+            history.push(format!("{line}\n    redis {left:?}\n    tembo {right:?}"));
+            let from = history.len().saturating_sub(30);
+            assert_eq!(left, right, "seed {seed}\n{}", history[from..].join("\n"));
+        };
+        both("FLUSHALL".to_owned());
+        both("XGROUP CREATE s g 0 MKSTREAM".to_owned());
+        both("XGROUP CREATE s h 0".to_owned());
+        let mut last = 1;
+        for _ in 0..400 {
+            last += 1 + random.below(3);
+            both(format!("XADD s {last}-{} field value:{last}", random.below(3)));
+        }
+        for _ in 0..2500 {
+            let group = random.pick(&["g", "h"]);
+            let consumer = random.pick(&["a", "b"]);
+            let id = random.below(last + 2);
+            both(match random.below(24) {
+                0..14 => format!("XREADGROUP GROUP {group} {consumer} COUNT 1 STREAMS s >"),
+                14 => format!("XREADGROUP GROUP {group} {consumer} COUNT 2 NOACK STREAMS s >"),
+                15 => format!("XREADGROUP GROUP {group} {consumer} COUNT 3 STREAMS s {id}"),
+                16 => format!("XREAD COUNT 2 STREAMS s {id}"),
+                17 => format!("XDEL s {id}-0 {id}-1 {id}-2"),
+                18 => format!("XTRIM s MINID {}", id / 8),
+                19 => format!("XGROUP SETID s {group} {id}"),
+                20 => format!("XCLAIM s {group} {consumer} 0 {id}-0 {id}-1 FORCE JUSTID"),
+                21 => format!("XACK s {group} {id}-0 {id}-1"),
+                22 => format!("XRANGE s {id} + COUNT 1"),
+                _ => {
+                    last += 1 + random.below(3);
+                    format!("XADD s {last}-{} field value:{last}", random.below(3))
+                }
+            });
+        }
+        for group in ["g", "h"] {
+            both(format!("XPENDING s {group} - + 10000"));
+        }
+        both("XRANGE s - +".to_owned());
+    }
 }

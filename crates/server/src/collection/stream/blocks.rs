@@ -5,7 +5,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Value};
 
 use crate::collection::stream::id_of::id_of;
-use crate::dataset::{Dataset, Ends};
+use crate::dataset::{Dataset, Ends, Visited};
 use crate::failure::Failure;
 use crate::format::{
     BlockEntry, Part, StreamBlock, StreamId, UnknownLayout, fits_in_block, push_to_block,
@@ -31,6 +31,7 @@ impl Blocks<'_, '_> {
         block: StreamId,
         change: impl FnOnce(&mut Vec<u8>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        self.data.known_ends.streams.changed(self.of);
         self.data.change_element(self.address(), &[&block.encode()], change)
     }
 
@@ -96,21 +97,70 @@ impl Blocks<'_, '_> {
         direction: Direction,
         visit: &mut dyn FnMut(StreamId, Value<'_>) -> bool,
     ) -> Result<(), Failure> {
+        let mut from = from;
+        if direction == Direction::Forward {
+            match self.data.known_ends.streams.visit(self.of, (from, to), visit)? {
+                Visited::Nothing => {}
+                Visited::All => return Ok(()),
+                Visited::UpTo(last) => match last.next() {
+                    Some(next) if next <= to => from = next,
+                    _ => return Ok(()),
+                },
+            }
+        }
+        if self.last != StreamId::MIN && from >= self.last {
+            return self.visit_last((from, to), direction, visit);
+        }
+        self.visit_several((from, to), direction, visit)
+    }
+
+    /// As `visit`, of entries that can be in the last block only: it may wait to be written.
+    fn visit_last(
+        &mut self,
+        ends: (StreamId, StreamId),
+        direction: Direction,
+        visit: &mut dyn FnMut(StreamId, Value<'_>) -> bool,
+    ) -> Result<(), Failure> {
+        let last = self.last;
+        let Some(value) = self.data.element(self.address(), &[&last.encode()])? else {
+            return Ok(());
+        };
+        value.with(|bytes| visit_block((last, bytes), ends, direction, visit))?;
+        Ok(())
+    }
+
+    fn visit_several(
+        &mut self,
+        (from, to): (StreamId, StreamId),
+        direction: Direction,
+        visit: &mut dyn FnMut(StreamId, Value<'_>) -> bool,
+    ) -> Result<(), Failure> {
         let first = self.block_of(from)?.unwrap_or(from).min(from).encode();
         let last = to.encode();
         let ends: Ends<'_> = (Bound::Included(&first), Bound::Included(&last));
-        let mut is_sound = true;
+        let (mut is_sound, mut stopped) = (true, None);
         self.data.visit_elements(self.address(), ends, direction, &mut |key, value| {
             let Some(block) = id_of(key) else {
                 is_sound = false;
                 return false;
             };
-            let visited =
-                value.with(|bytes| visit_block((block, bytes), (from, to), direction, visit));
-            is_sound = visited.is_ok();
-            visited == Ok(true)
+            value.with(|bytes| {
+                let visited = visit_block((block, bytes), (from, to), direction, visit);
+                is_sound = visited.is_ok();
+                if visited == Ok(false) && direction == Direction::Forward {
+                    stopped = Some((block, bytes.to_vec()));
+                }
+                visited == Ok(true)
+            })
         })?;
-        if is_sound { Ok(()) } else { Err(UnknownLayout.into()) }
+        if !is_sound {
+            return Err(UnknownLayout.into());
+        }
+        if let Some((block, bytes)) = stopped {
+            // What comes next is read from there, as a rule.
+            self.data.known_ends.streams.hold(self.of, block, &bytes);
+        }
+        Ok(())
     }
 
     /// Removes an entry; false if it was not there.
@@ -130,6 +180,7 @@ impl Blocks<'_, '_> {
         rest: Option<StreamId>,
         count: u64,
     ) -> Result<(), Failure> {
+        self.data.known_ends.streams.changed(self.of);
         let begin = self.block_of(first)?.unwrap_or(first);
         let end = match rest {
             Some(rest) => Some(self.block_of(rest)?.ok_or(UnknownLayout)?),

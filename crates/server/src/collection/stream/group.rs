@@ -283,6 +283,30 @@ impl Group {
         Ok(found.map(PendingRecord::decode).transpose()?)
     }
 
+    /// As `pending`, of an entry that is delivered as a new one: as a rule no entry so far behind is pending.
+    pub(crate) fn pending_of_new(
+        &self,
+        stream: &mut Stream<'_, '_>,
+        id: StreamId,
+    ) -> Result<Option<Pending>, Failure> {
+        let group = self.record.number;
+        let (hints, of) = stream.hints();
+        let is_behind = match hints.is_behind_pending(of, group, id) {
+            Some(is_behind) => is_behind,
+            None => {
+                let mut last = StreamId::MIN;
+                let all = (StreamId::MIN, StreamId::MAX);
+                self.visit_pending(stream, all, Direction::Backward, &mut |id, _| {
+                    last = id;
+                    false
+                })?;
+                stream.hints().0.found_pending(of, group, last);
+                id > last
+            }
+        };
+        if is_behind { Ok(None) } else { self.pending(stream, id) }
+    }
+
     /// Makes an entry pending, which was not so before or in the way of `old`.
     pub(crate) fn set_pending(
         &mut self,
@@ -291,6 +315,8 @@ impl Group {
         (old, new): (Option<Pending>, Pending),
     ) -> Result<(), Failure> {
         let (number, key) = (self.number(), id.encode());
+        let (hints, of) = stream.hints();
+        hints.added_pending(of, self.record.number, id);
         stream.put(Part::Pending, &[&number, &key], &[&new.encode()])?;
         if old.is_some_and(|old| old.consumer == new.consumer) {
             return Ok(());

@@ -7,7 +7,7 @@ use tembo_kv::{Direction, Value};
 use crate::collection::opened::Place;
 use crate::collection::stream::blocks::Blocks;
 use crate::collection::stream::id_of::id_of;
-use crate::dataset::{Before, Dataset, Ends, Replaced, VisitElement, check_key};
+use crate::dataset::{Before, Dataset, Ends, Replaced, StreamHints, VisitElement, check_key};
 use crate::failure::{Failure, WRONG_TYPE};
 use crate::format::{ELEMENT_SIZE_MAX, Kind, Part, StreamHead, StreamId, Type, UnknownLayout};
 
@@ -328,6 +328,11 @@ impl<'d, 's> Stream<'d, 's> {
             return None;
         }
         Some(added.wrapping_sub(count).wrapping_add(u64::from(id == first)))
+    }
+
+    /// What is known of the stream from before, and the stream's place there.
+    pub(super) fn hints(&mut self) -> (&mut StreamHints, (usize, u64)) {
+        (&mut self.data.known_ends.streams, (self.place.0, self.head.id))
     }
 
     /// The value of an element of the stream.

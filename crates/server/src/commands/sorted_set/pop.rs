@@ -1,7 +1,7 @@
 //! Taking members from an end.
 
 use crate::args::Args;
-use crate::collection::{SortedSet, SortedSets, Span};
+use crate::collection::{SortedSet, SortedSets};
 use crate::command::Context;
 use crate::commands::argument::positive;
 use crate::commands::multi_pop::{MultiPop, first_with_elements};
@@ -26,7 +26,7 @@ fn pop(
     let place = (context.session.db, key);
     let mut set = SortedSet::open(context.data, place)?;
     let is_all = count >= set.count();
-    let popped = set.list(&Span::ALL, direction, count)?;
+    let popped = set.from_end(direction, count)?;
     if popped.is_empty() {
         return Ok(popped);
     }

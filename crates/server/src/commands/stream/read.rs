@@ -323,7 +323,7 @@ fn deliver(
             for id in ids {
                 group.advance(stream, id);
                 if !request.no_ack {
-                    let old = group.pending(stream, id)?;
+                    let old = group.pending_of_new(stream, id)?;
                     let new = Pending { consumer: own, delivered_ms: now_ms, deliveries: 1 };
                     group.set_pending(stream, id, (old, new))?;
                     found.sent.claim((place.1, &group, consumer), id, (now_ms, 1));

@@ -397,7 +397,7 @@ impl SortedSet<'_, '_> {
 
     /// Up to so many members from the end where a direction begins, and their scores. Those behind them are held for the next
     /// time, if they are few.
-    pub(crate) fn from_end(
+    pub(crate) fn at_end(
         &mut self,
         direction: Direction,
         limit: u64,

@@ -26,7 +26,7 @@ fn pop(
     let place = (context.session.db, key);
     let mut set = SortedSet::open(context.data, place)?;
     let is_all = count >= set.count();
-    let popped = set.from_end(direction, count)?;
+    let popped = set.at_end(direction, count)?;
     if popped.is_empty() {
         return Ok(popped);
     }

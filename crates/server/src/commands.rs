@@ -35,6 +35,7 @@ mod latency;
 mod lcs;
 mod list;
 mod list_move;
+mod listing;
 mod migrate;
 mod monitor;
 mod multi_pop;

@@ -34,17 +34,27 @@ impl Reply {
         reply
     }
 
+    /// The same, with the bounds and the protocol of this reply.
+    pub(crate) fn apart(&self) -> Reply {
+        Reply { limit: self.limit, resp3: self.resp3, ..Reply::with_room_for_header() }
+    }
+
     /// An array of so many elements, which were made [with room](Reply::with_room_for_header) for its header: many are
     /// not copied, if nothing else waits.
-    pub(crate) fn array_of(&mut self, count: usize, mut elements: Reply) {
+    pub(crate) fn array_of(&mut self, count: usize, elements: Reply) {
+        self.headed(elements, |header| header.array(count));
+    }
+
+    /// As [`array_of`](Reply::array_of), with another header.
+    pub(crate) fn headed(&mut self, mut elements: Reply, head: impl Fn(&mut Reply)) {
         if !self.bytes.is_empty() || elements.overflow || elements.bytes.len() > self.limit {
-            self.array(count);
+            head(self);
             self.raw(elements.unsent());
             self.overflow |= elements.overflow;
             return;
         }
-        let mut header = Reply::new(usize::MAX);
-        header.array(count);
+        let mut header = Reply { resp3: self.resp3, ..Reply::new(usize::MAX) };
+        head(&mut header);
         let start = elements.sent - header.bytes.len();
         elements.bytes[start..elements.sent].copy_from_slice(&header.bytes);
         (self.bytes, self.sent) = (elements.bytes, start);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::args::Kept;
 use crate::buffer::Buffer;
 use crate::goal::Goal;
-use crate::key_search::KeySearch;
+use crate::put_off::PutOff;
 use crate::token::Token;
 use crate::tracking::Tracked;
 use crate::waiting::Wait;
@@ -205,8 +205,8 @@ pub(crate) struct Session {
     pub(crate) is_replica: bool,
     /// Whether a command may go on in later turns.
     pub(crate) can_wait: bool,
-    /// KEYS that is under way: its reply comes before that of any other command.
-    pub(crate) search: Option<Box<KeySearch>>,
+    /// A command that is under way: its reply comes before that of any other command.
+    pub(crate) search: Option<Box<PutOff>>,
 }
 
 impl Session {
@@ -254,6 +254,11 @@ impl Session {
             can_wait: false,
             search: None,
         }
+    }
+
+    /// Whether the reply to a command may come in a later turn.
+    pub(crate) fn may_put_off(&self) -> bool {
+        self.can_wait && !self.executing && self.replies == Replies::On
     }
 
     /// The client watches a key, which expires then.

@@ -4,9 +4,11 @@ use crate::args::Args;
 use crate::collection::{Hash, Hashes};
 use crate::command::{Command, Context, DENY_OOM, FAST, HASH, READ, WRITE};
 use crate::commands::argument::{integer, wrong_arity};
+use crate::commands::listing::{list_later, put_off};
 use crate::commands::sample::{Population, reply_random};
 use crate::commands::scan::scan_collection;
 use crate::effects::send_as;
+use crate::element_listing::Shown;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::float::Float;
@@ -97,16 +99,13 @@ fn hmget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     args.from(2).try_for_each(|field| get_one(&mut hash, field, reply))
 }
 
-/// Which of its entries are replied.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Fields,
-    Values,
-    Both,
-}
-
 /// Replies with all entries.
-fn show(hash: &mut Hash<'_, '_>, shown: Shown, reply: &mut Reply) -> Outcome {
+fn show(context: &mut Context<'_, '_>, key: &[u8], shown: Shown, reply: &mut Reply) -> Outcome {
+    let may_put_off = context.session.may_put_off();
+    let mut hash = open(context, key)?;
+    if let Some(id) = put_off(may_put_off, hash.large()) {
+        return list_later(context, id, shown, reply);
+    }
     let count = hash.count_there()? as usize;
     if shown == Shown::Both {
         reply.map(count)
@@ -125,15 +124,15 @@ fn show(hash: &mut Hash<'_, '_>, shown: Shown, reply: &mut Reply) -> Outcome {
 }
 
 fn hgetall(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    show(&mut open(context, args.at(1))?, Shown::Both, reply)
+    show(context, args.at(1), Shown::Both, reply)
 }
 
 fn hkeys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    show(&mut open(context, args.at(1))?, Shown::Fields, reply)
+    show(context, args.at(1), Shown::Fields, reply)
 }
 
 fn hvals(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    show(&mut open(context, args.at(1))?, Shown::Values, reply)
+    show(context, args.at(1), Shown::Values, reply)
 }
 
 fn hlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

@@ -11,9 +11,9 @@ use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::key_search::{KeySearch, VISITED_AT_ONCE};
 use crate::number::parse_unsigned;
+use crate::put_off::PutOff;
 use crate::random_place::random_place;
 use crate::reply::Reply;
-use crate::session::Replies;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -25,16 +25,14 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn keys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let mut search = KeySearch::new(args.at(1), context.data.now_ms());
-    let session = &*context.session;
-    let can_wait = session.can_wait && !session.executing && session.replies == Replies::On;
-    search.allow(if can_wait { VISITED_AT_ONCE } else { usize::MAX });
+    search.allow(if context.session.may_put_off() { VISITED_AT_ONCE } else { usize::MAX });
     let (db, prefix) = (context.session.db, search.prefix().to_vec());
     let from = Bound::Included(&prefix[..]);
     context.data.scan(db, from, Direction::Forward, &mut |key, _| search.visit(key))?;
     if search.is_paused() {
         let snapshot = context.data.commit_early()?.snapshot()?;
         search.go_on_in(snapshot, context.data.space(db));
-        context.session.search = Some(Box::new(search));
+        context.session.search = Some(Box::new(PutOff::Keys(search)));
     } else {
         search.reply(reply);
     }

@@ -7,10 +7,12 @@ use crate::args::Args;
 use crate::collection::{Set, Sets};
 use crate::command::{Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SET, WRITE};
 use crate::commands::argument::{integer, key_count, positive};
+use crate::commands::listing::{list_later, put_off};
 use crate::commands::removal::remove;
 use crate::commands::sample::{Population, READ_PER_DRAW, distinct, reply_random};
 use crate::commands::scan::scan_collection;
 use crate::effects::send_as;
+use crate::element_listing::Shown;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::notify::{notify, notify_removed};
@@ -23,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("smove", 4, SET | WRITE | FAST, (1, 2, 1), smove),
     Command::keyed("sismember", 3, SET | READ | FAST, (1, 1, 1), sismember),
     Command::keyed("smismember", -3, SET | READ | FAST, (1, 1, 1), smismember),
-    Command::keyed("smembers", 2, SET | READ, (1, 1, 1), sinter),
+    Command::keyed("smembers", 2, SET | READ, (1, 1, 1), smembers),
     Command::keyed("scard", 2, SET | READ | FAST, (1, 1, 1), scard),
     Command::keyed("spop", -2, SET | WRITE | FAST, (1, 1, 1), spop),
     Command::keyed("srandmember", -2, SET | READ, (1, 1, 1), srandmember),
@@ -303,6 +305,19 @@ fn reply_join(
     reply.set(members.len());
     members.iter().for_each(|member| reply.bulk(member));
     Ok(())
+}
+
+fn smembers(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let may_put_off = context.session.may_put_off();
+    let mut set = open(context, args.at(1))?;
+    if let Some(id) = put_off(may_put_off, set.large()) {
+        return list_later(context, id, Shown::Members, reply);
+    }
+    reply.set(set.count() as usize);
+    set.visit(Bound::Unbounded, &mut |member| {
+        reply.bulk(member);
+        !reply.is_overflown()
+    })
 }
 
 fn sinter(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

@@ -23,7 +23,7 @@ pub(super) fn order_of(store: &Store, space: Option<Keyspace>) -> Result<Vec<u8>
 #[derive(Clone)]
 pub(crate) struct Spaces {
     pub(super) data: Vec<Keyspace>,
-    pub(super) elements: Vec<Keyspace>,
+    pub(crate) elements: Vec<Keyspace>,
     pub(super) expiry: Vec<Keyspace>,
     /// How many databases clients can select: the first ones. The items of memcached, if they are served, are one more.
     pub(super) databases: usize,

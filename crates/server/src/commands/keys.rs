@@ -15,6 +15,9 @@ use crate::put_off::PutOff;
 use crate::random_place::random_place;
 use crate::reply::Reply;
 
+/// So many keys, less one, may lie between a random place and a random key: of few keys each has the same chance.
+const SKIPPED_MAX: u64 = 32;
+
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("keys", 2, READ, keys),
@@ -73,7 +76,26 @@ fn randomkey(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> O
         return Ok(());
     };
     let place = random_place(&first, &last, &mut || context.shared.random());
-    let picked = edge(context, Bound::Included(&place), Direction::Forward)?;
+    let mut left = context.shared.random() % SKIPPED_MAX;
+    let mut picked = None;
+    // The last ones are followed by the first ones, which may be fewer than are passed.
+    for from in [Bound::Included(&place[..]), Bound::Unbounded, Bound::Unbounded] {
+        let mut seen = 0;
+        context.data.scan(context.session.db, from, Direction::Forward, &mut |key, _| {
+            seen += 1;
+            match left.checked_sub(1) {
+                Some(fewer) => left = fewer,
+                None => picked = Some(key.to_vec()),
+            }
+            picked.is_none()
+        })?;
+        if picked.is_some() {
+            break;
+        }
+        if from == Bound::Unbounded {
+            left %= seen.max(1);
+        }
+    }
     reply.bulk(&picked.unwrap_or(first));
     Ok(())
 }

@@ -82,6 +82,25 @@ fn random_keys_exist_and_vary() {
     assert!(seen.len() > 20, "{}", seen.len());
 }
 
+/// A key before a wide gap was hardly ever given.
+#[test]
+fn of_few_keys_each_is_given_as_often_as_the_others() {
+    let server = Running::start();
+    let mut client = server.client();
+    for keys in [&["bar", "foo"][..], &["a", "b", "zzzz"]] {
+        client.call("FLUSHDB");
+        keys.iter().for_each(|key| drop(client.call(&format!("SET {key} v"))));
+        let mut counts = vec![0; keys.len()];
+        for _ in 0..900 {
+            let reply = client.call("RANDOMKEY");
+            let given = keys.iter().position(|key| reply.lines().nth(1) == Some(key)).unwrap();
+            counts[given] += 1;
+        }
+        let fair = 900 / keys.len();
+        assert!(counts.iter().all(|&count| count > fair * 2 / 3), "{keys:?}: {counts:?}");
+    }
+}
+
 #[test]
 fn info_has_what_clients_read() {
     let server = Running::start();

@@ -102,6 +102,14 @@ impl<'d, 's, F: Family> Collection<'d, 's, F> {
         matches!(self.0.body, Body::Packed(_))
     }
 
+    /// The id and the elements of a large collection.
+    pub(crate) fn large(&self) -> Option<(u64, u64)> {
+        match &self.0.body {
+            Body::Packed(_) => None,
+            Body::Spread(spread) => Some((spread.id, spread.count)),
+        }
+    }
+
     /// Elements; a field and its value are one.
     pub(crate) fn count(&self) -> u64 {
         match &self.0.body {

@@ -624,6 +624,9 @@ fn keys_of_a_large_database_are_searched_beside_other_clients() {
     });
 }
 
+/// A command, its header in both protocols, and how it shows an element.
+type Listed<'a> = (&'a str, [&'a str; 2], &'a dyn Fn(String) -> String);
+
 /// All other clients waited while a large collection was read.
 #[test]
 fn elements_of_a_large_collection_are_read_beside_other_clients() {
@@ -641,7 +644,7 @@ fn elements_of_a_large_collection_are_read_beside_other_clients() {
         let member = |name: String| format!("$6\r\n{name}\r\n");
         let value = |_: String| "$1\r\nv\r\n".to_owned();
         let pair = |name: String| format!("$6\r\n{name}\r\n$1\r\nv\r\n");
-        let shown: [(&str, [&str; 2], &dyn Fn(String) -> String); 4] = [
+        let shown: [Listed<'_>; 4] = [
             ("SMEMBERS set", ["*7000", "~7000"], &member),
             ("HGETALL hash", ["*14000", "%7000"], &pair),
             ("HKEYS hash", ["*7000", "*7000"], &member),

@@ -73,3 +73,18 @@ fn file_systems_are_measured_and_nothing_is_left() {
     assert_eq!(mounts(folder.path()), [""; 0]);
     assert!(is_empty(&folder.path().join("disk")) && is_empty(&folder.path().join("memory")));
 }
+
+/// The folder is another repository, or none: what is measured is the program, of the commit that it was built from.
+#[test]
+fn a_report_names_the_commit_of_the_program_and_not_of_the_folder() {
+    let folder = folder();
+    // Of no commit yet.
+    let _ = Command::new("git").args(["init", "-q"]).arg(folder.path()).status();
+    let mut command = bench(folder.path(), &["medium", "--quick"]);
+    let output = command.current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = fs::read(folder.path().join("out/results.json")).unwrap();
+    let report = serde_json::from_slice::<Value>(&report).unwrap();
+    assert_eq!(report["commit"], env!("TEMBO_COMMIT"));
+    assert_eq!(report["findings"][0]["measured"]["commit"], env!("TEMBO_COMMIT"));
+}

@@ -140,7 +140,7 @@ fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyho
         tiny: args.tiny,
         rounds: args.rounds,
         seed: args.seed,
-        commit: commit(),
+        commit: COMMIT.to_owned(),
         command: command(std::env::args().skip(1)),
     };
     let trials = Trials::new(chosen.len() as u64)?;
@@ -182,12 +182,8 @@ fn command(words: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// The commit of the folder, if there is one; with a mark if something was changed since.
-fn commit() -> String {
-    let git = std::process::Command::new("git").args(["describe", "--always", "--dirty"]).output();
-    let output = git.ok().filter(|output| output.status.success());
-    output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
-}
+/// The commit that this program was built from, with a mark if something was changed since; empty where none was known.
+const COMMIT: &str = env!("TEMBO_COMMIT");
 
 /// On a terminal what was found in a sentence each, and where the page is; else the report as Markdown.
 fn print(args: &Named, report: &Report) -> anyhow::Result<()> {

@@ -54,7 +54,10 @@ pub(super) fn rows(report: &Report) -> Vec<Row<'_>> {
         .filter(|(finding, _)| finding.source != OWN)
         .map(|(finding, claim)| {
             let verdict = verdict(&claim.document, &claim.here);
-            let why = if verdict == Verdict::Other { why(&finding.name, &claim.what) } else { "" };
+            let why = match verdict {
+                Verdict::Other | Verdict::Unknown => why(&finding.name, &claim.what),
+                Verdict::Same | Verdict::NotMeasured => "",
+            };
             Row { finding, claim, verdict, why }
         })
         .collect()
@@ -108,6 +111,7 @@ const REASONS: &[(&str, &str, &str)] = &[
         "page, B+-Tree",
         "the least that a page gets depends on the size of nodes; the spread is as wide",
     ),
+    ("thesis-6", "here", "the document shows this without figures: compare the chart"),
     (
         "thesis-6",
         "page",
@@ -227,7 +231,8 @@ pub(super) fn verdict(document: &str, here: &str) -> Verdict {
         _ if document.starts_with("comparable") || document.starts_with("about equal") => {
             said((0.75..1.34).contains(&factor))
         }
-        "even" | "none" => Verdict::Unknown,
+        "none" => said((0.9..1.1).contains(&factor)),
+        "even" => Verdict::Unknown,
         _ => match (figure(document), ours) {
             (Some(Figure::Ratio(theirs)), _) => said((theirs > 1.0) == (factor > 1.0)),
             (Some(Figure::Change(theirs)), Figure::Change(ours)) => {
@@ -290,13 +295,16 @@ mod tests {
             ("comparable", "2.10× (1–2.2)", Other),
             ("32× (44.5 to 1.4 s)", "17.7× (10.4–19.2)", Same),
             ("no such instruction", "60 M/s", Unknown),
+            ("none", "-9 % (-31 to +11)", Same),
+            ("none", "-30 %", Other),
+            ("even", "6 to 4582, mean 726", Unknown),
             ("93", "not measured", NotMeasured),
         ] {
             assert_eq!(verdict(document, here), expected, "{document} | {here}");
         }
     }
 
-    /// A claim that is not so here says why, or that nothing explains it.
+    /// A claim that is not so here, or that no program compares, says why, or that nothing explains it.
     #[test]
     fn what_differs_is_explained_by_its_experiment() {
         assert!(why("nvtree-8", "updates, 0.5 %").contains("replaced"));

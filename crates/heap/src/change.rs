@@ -226,9 +226,13 @@ impl Change {
         empty(&mut self.fresh);
         empty(&mut self.shown);
         (self.stored, self.whole, self.trial) = Default::default();
-        self.buffers.words.shrink_to(KEPT_MAX);
-        self.buffers.bytes.shrink_to(8 * KEPT_MAX);
-        self.buffers.contents.shrink_to(KEPT_MAX);
+        let Buffers { words, bytes, contents } = &mut self.buffers;
+        words.clear();
+        bytes.clear();
+        contents.clear();
+        words.shrink_to(KEPT_MAX);
+        bytes.shrink_to(8 * KEPT_MAX);
+        contents.shrink_to(KEPT_MAX);
     }
 }
 

@@ -267,6 +267,11 @@ impl Connection {
         Ok(parsed)
     }
 
+    /// Whether there is something to do that no input will announce: a command that is put off, or input that was not executed.
+    pub(crate) fn has_more(&self) -> bool {
+        self.session.search.is_some() || self.start < self.input.len()
+    }
+
     /// Ends the command just parsed.
     #[inline]
     pub(crate) fn finish_command(&mut self) {

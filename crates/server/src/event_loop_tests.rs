@@ -13,6 +13,8 @@ use crate::latency::Stage;
 use crate::listener::Inherited;
 use rustix::net::RecvFlags;
 
+#[path = "event_loop_put_off_tests.rs"]
+mod put_off;
 #[path = "event_loop_replica_tests.rs"]
 mod replicas;
 
@@ -621,68 +623,6 @@ fn keys_of_a_large_database_are_searched_beside_other_clients() {
         assert!(text.starts_with("-ERR"), "{text}");
         searcher.write_all(b"PING\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut searcher, 1), "+PONG\r\n");
-    });
-}
-
-/// A command, its header in both protocols, and how it shows an element.
-type Listed<'a> = (&'a str, [&'a str; 2], &'a dyn Fn(String) -> String);
-
-/// All other clients waited while a large collection was read.
-#[test]
-fn elements_of_a_large_collection_are_read_beside_other_clients() {
-    const COUNT: usize = 7000;
-    with_loop(|event_loop, address| {
-        let [mut reader, mut other] = clients(event_loop, address);
-        for hundred in 0..COUNT / 100 {
-            let names = (0..100).map(|number| format!("e{:05}", hundred * 100 + number));
-            let (members, pairs): (String, String) =
-                names.map(|name| (format!(" {name}"), format!(" {name} v"))).unzip();
-            let requests = format!("SADD set{members}\r\nHSET hash{pairs}\r\n");
-            reader.write_all(requests.as_bytes()).unwrap();
-            assert_eq!(replies(event_loop, &mut reader, 2), ":100\r\n:100\r\n");
-        }
-        let member = |name: String| format!("$6\r\n{name}\r\n");
-        let value = |_: String| "$1\r\nv\r\n".to_owned();
-        let pair = |name: String| format!("$6\r\n{name}\r\n$1\r\nv\r\n");
-        let shown: [Listed<'_>; 4] = [
-            ("SMEMBERS set", ["*7000", "~7000"], &member),
-            ("HGETALL hash", ["*14000", "%7000"], &pair),
-            ("HKEYS hash", ["*7000", "*7000"], &member),
-            ("HVALS hash", ["*7000", "*7000"], &value),
-        ];
-        for (protocol, (command, headers, show)) in
-            [0, 1].into_iter().flat_map(|protocol| shown.map(|shown| (protocol, shown)))
-        {
-            reader.write_all(format!("HELLO {}\r\nPING\r\n", protocol + 2).as_bytes()).unwrap();
-            while !replies(event_loop, &mut reader, 1).ends_with("+PONG\r\n") {}
-            // What comes before it in its own turn is seen, what others do meanwhile is not; what comes behind it waits.
-            let before = "SREM set x0\r\nHDEL hash x0\r\n";
-            reader.write_all(format!("{before}{command}\r\nPING\r\n").as_bytes()).unwrap();
-            replies(event_loop, &mut reader, 2);
-            let mut turns = 0;
-            while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()) {
-                let change =
-                    "SADD set x0\r\nHSET hash x0 v\r\nSREM set e06999\r\nHDEL hash e06999\r\n";
-                other.write_all(change.as_bytes()).unwrap();
-                replies(event_loop, &mut other, 4);
-                turns += 1;
-            }
-            assert!(
-                turns >= COUNT / crate::element_listing::READ_AT_ONCE - 1,
-                "{command}: {turns}"
-            );
-            let elements = (0..COUNT).map(|number| show(format!("e{number:05}")));
-            let expected =
-                format!("{}\r\n{}+PONG\r\n", headers[protocol], elements.collect::<String>());
-            let text = replies(event_loop, &mut reader, expected.matches("\r\n").count());
-            assert!(text == expected, "{command}: {} {}", text.len(), &text[..60]);
-            other.write_all(b"SADD set e06999\r\nHSET hash e06999 v\r\n").unwrap();
-            replies(event_loop, &mut other, 2);
-        }
-        // In a transaction it is not put off.
-        reader.write_all(b"MULTI\r\nSMEMBERS set\r\nSCARD set\r\nEXEC\r\n").unwrap();
-        let text = replies(event_loop, &mut reader, 3 + 1 + 1 + 2 * (COUNT + 1) + 1);
-        assert!(text.ends_with(":7001\r\n") && text.contains("*2\r\n~7001\r\n$6\r\ne00000\r\n"));
     });
 }
 

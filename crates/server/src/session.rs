@@ -261,6 +261,12 @@ impl Session {
         self.can_wait && !self.executing && self.replies == Replies::On
     }
 
+    /// Whether what keys hold may be shown in a later turn. Not to a client that is told of changes: it would be told of one
+    /// before it is shown the state that this one ended, and would keep that.
+    pub(crate) fn may_list_later(&self) -> bool {
+        self.may_put_off() && self.tracked.is_none()
+    }
+
     /// The client watches a key, which expires then.
     pub(crate) fn watch(&mut self, place: (usize, Vec<u8>), expiry_ms: u64) {
         // Here and among those of all clients.

@@ -33,7 +33,7 @@ use crate::token::Token;
 use crate::waiting::Wait;
 
 /// Commands executed in one turn; EXEC is one.
-const COMMANDS_MAX: u64 = 10_000;
+pub(crate) const COMMANDS_MAX: u64 = 10_000;
 /// Connections read from before the first of them is executed.
 const BATCH_MAX: usize = 16;
 /// Bytes of values written in one turn, if a single command does not write more.
@@ -311,7 +311,7 @@ impl<'s> Turns<'s> {
             }
             let paused = connection.reply.waiting() > OUTPUT_PAUSE;
             if paused || budget.is_spent(self.data.written().bytes) {
-                connection.stopped = connection.start < connection.input.len();
+                connection.stopped = connection.has_more();
                 return Ok(());
             }
             if connection.session.search.is_some() && !self.go_on_searching(connection, budget) {
@@ -337,7 +337,7 @@ impl<'s> Turns<'s> {
                     connection.finish_command();
                     let executed = executed.and_then(|()| self.serve_waiting());
                     if executed.is_err() {
-                        connection.stopped = connection.start < connection.input.len();
+                        connection.stopped = connection.has_more();
                         return executed;
                     }
                 }
@@ -386,7 +386,7 @@ impl<'s> Turns<'s> {
             }
             let waiting = connection.reply.waiting();
             if waiting > OUTPUT_PAUSE || budget.is_spent(self.data.written().bytes) {
-                connection.stopped = connection.start < connection.input.len();
+                connection.stopped = connection.has_more();
                 return Ok(());
             }
             let step = memcached::step(connection, &mut self.data, &mut self.shared)?;
@@ -461,7 +461,7 @@ impl<'s> Turns<'s> {
         if self.shared.tracking.is_on() {
             invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
         }
-        if session.has_to_wait() {
+        if session.has_to_wait() || session.search.is_some() {
             // It will be replied to later.
         } else if session.replies == Replies::On {
             count_reply(connection);
@@ -553,7 +553,7 @@ impl<'s> Turns<'s> {
     /// The client was replied to, and its next commands can be executed.
     fn resume(&mut self, token: Token, connection: &mut Connection) {
         count_reply(connection);
-        connection.stopped = connection.start < connection.input.len();
+        connection.stopped = connection.has_more();
         self.served.push(token);
     }
 
@@ -777,8 +777,8 @@ fn count_reply(connection: &mut Connection) {
 /// The turn failed: the error replaces the reply of every command of the client.
 fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: &StoreError) {
     connection.reply.truncate(mark);
-    // Its command has an error for a reply.
-    connection.session.search = None;
+    // A command that is not replied to yet has an error for a reply, too.
+    let is_put_off = connection.session.search.take().is_some();
     if let Face::Items(face) = &connection.face {
         match memcached::failed_turn(face, error) {
             Some(line) => (0..count).for_each(|_| connection.reply.raw(&line)),
@@ -790,7 +790,7 @@ fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: 
         StoreError::Poisoned => POISONED.as_bytes().into(),
         other => store_text(other),
     };
-    for _ in 0..count {
+    for _ in 0..count + u32::from(is_put_off) {
         connection.reply.error(&text);
     }
     // An earlier reply of the turn no longer fits the session's state: SELECT, MULTI, AUTH, …

@@ -101,9 +101,9 @@ fn hmget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
 
 /// Replies with all entries.
 fn show(context: &mut Context<'_, '_>, key: &[u8], shown: Shown, reply: &mut Reply) -> Outcome {
-    let may_put_off = context.session.may_put_off();
+    let may_list_later = context.session.may_list_later();
     let mut hash = open(context, key)?;
-    if let Some(id) = put_off(may_put_off, hash.large()) {
+    if let Some(id) = put_off(may_list_later, hash.large()) {
         return list_later(context, id, shown, reply);
     }
     let count = hash.count_there()? as usize;

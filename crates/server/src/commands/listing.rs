@@ -11,8 +11,8 @@ const AT_ONCE_MAX: u64 = 2 * READ_AT_ONCE as u64;
 
 /// The id of a collection whose elements are listed in later turns: one with many, of a client that can wait. `large`: the id and
 /// the elements of a large one.
-pub(super) fn put_off(may_put_off: bool, large: Option<(u64, u64)>) -> Option<u64> {
-    large.filter(|(_, count)| may_put_off && *count > AT_ONCE_MAX).map(|(id, _)| id)
+pub(super) fn put_off(may_list_later: bool, large: Option<(u64, u64)>) -> Option<u64> {
+    large.filter(|(_, count)| may_list_later && *count > AT_ONCE_MAX).map(|(id, _)| id)
 }
 
 /// Lists the elements of that collection of the client's database in later turns.

@@ -308,9 +308,9 @@ fn reply_join(
 }
 
 fn smembers(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let may_put_off = context.session.may_put_off();
+    let may_list_later = context.session.may_list_later();
     let mut set = open(context, args.at(1))?;
-    if let Some(id) = put_off(may_put_off, set.large()) {
+    if let Some(id) = put_off(may_list_later, set.large()) {
         return list_later(context, id, Shown::Members, reply);
     }
     reply.set(set.count() as usize);

@@ -1,0 +1,139 @@
+//! Commands that are put off: their replies come in later turns.
+
+use super::*;
+
+/// A command, its header in both protocols, and how it shows an element.
+type Listed<'a> = (&'a str, [&'a str; 2], &'a dyn Fn(String) -> String);
+
+/// All other clients waited while a large collection was read.
+#[test]
+fn elements_of_a_large_collection_are_read_beside_other_clients() {
+    const COUNT: usize = 7000;
+    with_loop(|event_loop, address| {
+        let [mut reader, mut other] = clients(event_loop, address);
+        for hundred in 0..COUNT / 100 {
+            let names = (0..100).map(|number| format!("e{:05}", hundred * 100 + number));
+            let (members, pairs): (String, String) =
+                names.map(|name| (format!(" {name}"), format!(" {name} v"))).unzip();
+            let requests = format!("SADD set{members}\r\nHSET hash{pairs}\r\n");
+            reader.write_all(requests.as_bytes()).unwrap();
+            assert_eq!(replies(event_loop, &mut reader, 2), ":100\r\n:100\r\n");
+        }
+        let member = |name: String| format!("$6\r\n{name}\r\n");
+        let value = |_: String| "$1\r\nv\r\n".to_owned();
+        let pair = |name: String| format!("$6\r\n{name}\r\n$1\r\nv\r\n");
+        let shown: [Listed<'_>; 4] = [
+            ("SMEMBERS set", ["*7000", "~7000"], &member),
+            ("HGETALL hash", ["*14000", "%7000"], &pair),
+            ("HKEYS hash", ["*7000", "*7000"], &member),
+            ("HVALS hash", ["*7000", "*7000"], &value),
+        ];
+        for (protocol, (command, headers, show)) in
+            [0, 1].into_iter().flat_map(|protocol| shown.map(|shown| (protocol, shown)))
+        {
+            reader.write_all(format!("HELLO {}\r\nPING\r\n", protocol + 2).as_bytes()).unwrap();
+            while !replies(event_loop, &mut reader, 1).ends_with("+PONG\r\n") {}
+            // What comes before it in its own turn is seen, what others do meanwhile is not; what comes behind it waits.
+            let before = "SREM set x0\r\nHDEL hash x0\r\n";
+            reader.write_all(format!("{before}{command}\r\nPING\r\n").as_bytes()).unwrap();
+            replies(event_loop, &mut reader, 2);
+            let mut turns = 0;
+            while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()) {
+                let change =
+                    "SADD set x0\r\nHSET hash x0 v\r\nSREM set e06999\r\nHDEL hash e06999\r\n";
+                other.write_all(change.as_bytes()).unwrap();
+                replies(event_loop, &mut other, 4);
+                turns += 1;
+            }
+            assert!(
+                turns >= COUNT / crate::element_listing::READ_AT_ONCE - 1,
+                "{command}: {turns}"
+            );
+            let elements = (0..COUNT).map(|number| show(format!("e{number:05}")));
+            let expected =
+                format!("{}\r\n{}+PONG\r\n", headers[protocol], elements.collect::<String>());
+            let text = replies(event_loop, &mut reader, expected.matches("\r\n").count());
+            assert!(text == expected, "{command}: {} {}", text.len(), &text[..60]);
+            other.write_all(b"SADD set e06999\r\nHSET hash e06999 v\r\n").unwrap();
+            replies(event_loop, &mut other, 2);
+        }
+        // In a transaction it is not put off.
+        reader.write_all(b"MULTI\r\nSMEMBERS set\r\nSCARD set\r\nEXEC\r\n").unwrap();
+        let text = replies(event_loop, &mut reader, 3 + 1 + 1 + 2 * (COUNT + 1) + 1);
+        assert!(text.ends_with(":7001\r\n") && text.contains("*2\r\n~7001\r\n$6\r\ne00000\r\n"));
+    });
+}
+
+/// A set of so many members, as a client makes it.
+fn make_set(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, count: usize) {
+    for hundred in 0..count / 100 {
+        let names = (0..100).map(|number| format!(" e{:05}", hundred * 100 + number));
+        client.write_all(format!("SADD set{}\r\n", names.collect::<String>()).as_bytes()).unwrap();
+        assert_eq!(replies(event_loop, client, 1), ":100\r\n");
+    }
+}
+
+/// The reply never came: no more input was there, and that the turn had no more to spend was no reason to come back.
+#[test]
+fn what_is_put_off_by_the_last_command_of_a_full_turn_is_replied_to() {
+    const COUNT: usize = 7000;
+    with_loop(|event_loop, address| {
+        let mut all: [TcpStream; 10] = clients(event_loop, address);
+        make_set(event_loop, &mut all[0], COUNT);
+        let each = crate::turn::COMMANDS_MAX as usize / all.len();
+        let pings = "PING\r\n".repeat(each - 1);
+        for (number, client) in all.iter_mut().enumerate() {
+            let last = if number == 9 { "SMEMBERS set\r\n" } else { "PING\r\n" };
+            client.write_all(format!("{pings}{last}").as_bytes()).unwrap();
+        }
+        arrived(event_loop, 10 * 6 * each + "SMEMBERS set".len() - "PING".len());
+        let text = replies(event_loop, &mut all[9], each + 2 * COUNT);
+        let expected = format!("{}*7000\r\n$6\r\ne00000\r\n", "+PONG\r\n".repeat(each - 1));
+        assert!(text.starts_with(&expected), "{}", text.len());
+    });
+}
+
+/// A client with a cache was told that what it had asked for had changed, and then got what it had been.
+#[test]
+fn to_a_client_that_is_told_of_changes_nothing_is_listed_behind_them() {
+    const COUNT: usize = 7000;
+    with_loop(|event_loop, address| {
+        let [mut client, mut other] = clients(event_loop, address);
+        make_set(event_loop, &mut other, COUNT);
+        client.write_all(b"HELLO 3\r\nCLIENT TRACKING ON\r\nPING\r\n").unwrap();
+        while !replies(event_loop, &mut client, 1).ends_with("+PONG\r\n") {}
+        client.write_all(b"SMEMBERS set\r\n").unwrap();
+        arrived(event_loop, 14);
+        event_loop.step().unwrap();
+        other.write_all(b"SREM set e00000\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut other, 1), ":1\r\n");
+        let text = replies(event_loop, &mut client, 1 + 2 * COUNT + 6);
+        assert!(text.starts_with("~7000\r\n$6\r\ne00000\r\n"), "{}", &text[..60]);
+        assert!(text.ends_with(">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nset\r\n"));
+    });
+}
+
+/// A turn that fails takes the command with it that an earlier one has put off: there is an error for it, and later replies stay
+/// where they belong.
+#[test]
+fn a_command_put_off_by_an_earlier_turn_has_an_error_if_a_turn_fails() {
+    const COUNT: usize = 7000;
+    with_loop(|event_loop, address| {
+        let [mut client, mut other] = clients(event_loop, address);
+        make_set(event_loop, &mut client, COUNT);
+        client.write_all(b"HELLO 3\r\nSUBSCRIBE news\r\nPING\r\n").unwrap();
+        while !replies(event_loop, &mut client, 1).ends_with("+PONG\r\n") {}
+        client.write_all(b"SMEMBERS set\r\n").unwrap();
+        arrived(event_loop, 14);
+        event_loop.step().unwrap();
+        assert!(event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()));
+        // A message opens the turn of the client that waits for its members.
+        other.write_all(b"PUBLISH news one\r\nSET a 1\r\n").unwrap();
+        arrived(event_loop, 26);
+        event_loop.turns.data.fault = Some(StoreError::TooManyAborts);
+        assert!(replies(event_loop, &mut other, 2).starts_with("-ERR"));
+        client.write_all(b"PING\r\n").unwrap();
+        let text = replies(event_loop, &mut client, 2);
+        assert!(text.starts_with("-ERR") && text.ends_with("+PONG\r\n"), "{text}");
+    });
+}

@@ -93,9 +93,9 @@ fn what_is_put_off_by_the_last_command_of_a_full_turn_is_replied_to() {
     });
 }
 
-/// A client with a cache was told that what it had asked for had changed, and then got what it had been.
+/// A client with a cache got a message that what it had asked for had changed, and then what it had been.
 #[test]
-fn to_a_client_that_is_told_of_changes_nothing_is_listed_behind_them() {
+fn to_a_client_that_gets_messages_of_changes_nothing_is_listed_behind_them() {
     const COUNT: usize = 7000;
     with_loop(|event_loop, address| {
         let [mut client, mut other] = clients(event_loop, address);

@@ -261,7 +261,7 @@ impl Session {
         self.can_wait && !self.executing && self.replies == Replies::On
     }
 
-    /// Whether what keys hold may be shown in a later turn. Not to a client that is told of changes: it would be told of one
+    /// Whether what keys hold may be shown in a later turn. Not to a client that gets messages of changes: one would come
     /// before it is shown the state that this one ended, and would keep that.
     pub(crate) fn may_list_later(&self) -> bool {
         self.may_put_off() && self.tracked.is_none()

@@ -28,6 +28,27 @@ pub(crate) enum Shown {
     Both,
 }
 
+impl Shown {
+    /// Begins the reply of so many elements.
+    pub(crate) fn begin(self, count: usize, reply: &mut Reply) {
+        match self {
+            Shown::Members => reply.set(count),
+            Shown::Fields | Shown::Values => reply.array(count),
+            Shown::Both => reply.map(count),
+        }
+    }
+
+    /// Replies with a field.
+    pub(crate) fn field(self, field: &[u8], value: Value<'_>, reply: &mut Reply) {
+        if self != Shown::Values {
+            reply.bulk(field);
+        }
+        if self != Shown::Fields {
+            reply.bulk_value(value);
+        }
+    }
+}
+
 /// A listing under way.
 pub(crate) struct ElementListing {
     snapshot: Snapshot,
@@ -87,12 +108,7 @@ impl ElementListing {
 
     /// Replies with what was found.
     pub(crate) fn reply(self, reply: &mut Reply) {
-        let count = self.count;
-        reply.headed(self.found, |header| match self.shown {
-            Shown::Members => header.set(count),
-            Shown::Fields | Shown::Values => header.array(count),
-            Shown::Both => header.map(count),
-        });
+        reply.headed(self.found, |header| self.shown.begin(self.count, header));
     }
 }
 
@@ -111,11 +127,6 @@ fn show(
     if expiry_ms.is_some_and(|expiry_ms| expiry_ms < now_ms) {
         return Ok(false);
     }
-    if shown != Shown::Values {
-        found.bulk(name);
-    }
-    if shown != Shown::Fields {
-        found.bulk_value(value);
-    }
+    shown.field(name, value, found);
     Ok(true)
 }

@@ -73,6 +73,15 @@ fn make_set(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, count: usize
     }
 }
 
+/// In RESP3 a command, and then SMEMBERS, of which one turn was executed.
+fn list_behind(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, command: &str) {
+    client.write_all(format!("HELLO 3\r\n{command}\r\nPING\r\n").as_bytes()).unwrap();
+    while !replies(event_loop, client, 1).ends_with("+PONG\r\n") {}
+    client.write_all(b"SMEMBERS set\r\n").unwrap();
+    arrived(event_loop, 14);
+    event_loop.step().unwrap();
+}
+
 /// The reply never came: no more input was there, and that the turn had no more to spend was no reason to come back.
 #[test]
 fn what_is_put_off_by_the_last_command_of_a_full_turn_is_replied_to() {
@@ -100,11 +109,7 @@ fn to_a_client_that_gets_messages_of_changes_nothing_is_listed_behind_them() {
     with_loop(|event_loop, address| {
         let [mut client, mut other] = clients(event_loop, address);
         make_set(event_loop, &mut other, COUNT);
-        client.write_all(b"HELLO 3\r\nCLIENT TRACKING ON\r\nPING\r\n").unwrap();
-        while !replies(event_loop, &mut client, 1).ends_with("+PONG\r\n") {}
-        client.write_all(b"SMEMBERS set\r\n").unwrap();
-        arrived(event_loop, 14);
-        event_loop.step().unwrap();
+        list_behind(event_loop, &mut client, "CLIENT TRACKING ON");
         other.write_all(b"SREM set e00000\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut other, 1), ":1\r\n");
         let text = replies(event_loop, &mut client, 1 + 2 * COUNT + 6);
@@ -121,11 +126,7 @@ fn a_command_put_off_by_an_earlier_turn_has_an_error_if_a_turn_fails() {
     with_loop(|event_loop, address| {
         let [mut client, mut other] = clients(event_loop, address);
         make_set(event_loop, &mut client, COUNT);
-        client.write_all(b"HELLO 3\r\nSUBSCRIBE news\r\nPING\r\n").unwrap();
-        while !replies(event_loop, &mut client, 1).ends_with("+PONG\r\n") {}
-        client.write_all(b"SMEMBERS set\r\n").unwrap();
-        arrived(event_loop, 14);
-        event_loop.step().unwrap();
+        list_behind(event_loop, &mut client, "SUBSCRIBE news");
         assert!(event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()));
         // A message opens the turn of the client that waits for its members.
         other.write_all(b"PUBLISH news one\r\nSET a 1\r\n").unwrap();

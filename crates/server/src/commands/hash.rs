@@ -107,18 +107,9 @@ fn show(context: &mut Context<'_, '_>, key: &[u8], shown: Shown, reply: &mut Rep
         return list_later(context, id, shown, reply);
     }
     let count = hash.count_there()? as usize;
-    if shown == Shown::Both {
-        reply.map(count)
-    } else {
-        reply.array(count)
-    }
+    shown.begin(count, reply);
     hash.visit(None, &mut |field, value| {
-        if shown != Shown::Values {
-            reply.bulk(field);
-        }
-        if shown != Shown::Fields {
-            reply.bulk_value(value);
-        }
+        shown.field(field, value, reply);
         !reply.is_overflown()
     })
 }

@@ -81,6 +81,7 @@ const REASONS: &[(&str, &str, &str)] = &[
         "the thesis's tmpfs was changed so that its fsync flushed; here it does nothing",
     ),
     ("thesis-3", "", "another kernel and processor: a system call takes less of a copy's time"),
+    ("thesis-5.2", "clwb", "the thesis's processor had none"),
     ("thesis-5.2", "", "another processor: its clflush overlaps, and there is one socket"),
     (
         "cdds-5.3",

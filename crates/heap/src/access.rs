@@ -234,8 +234,12 @@ impl<'h, L: Layer> Access<'h, L> {
     /// # Errors
     /// As [`read`](Access::read).
     pub fn slice_len<T: Persist<'h>>(&mut self, slice: &Ptr<'h, Slice<T>>) -> Result<u64, Error> {
+        let bits = slice.anchor().bits();
+        if let Some(len) = self.load_plain(bits, Slice::<T>::MARK, 0) {
+            return len;
+        }
         self.check_type(slice)?;
-        self.load(slice.anchor().bits(), BODY as u64)
+        self.load(bits, BODY as u64)
     }
 
     /// The value in a cell of a slice, which is not empty.
@@ -243,6 +247,18 @@ impl<'h, L: Layer> Access<'h, L> {
     /// # Errors
     /// As [`read`](Access::read); [`Error::NoSuchElement`]; [`Error::Damaged`] if the cell is empty and zeroes are no `T`.
     pub fn cell<T: Persist<'h>>(
+        &mut self,
+        slice: &Ptr<'h, Slice<T>>,
+        index: u64,
+    ) -> Result<T, Error> {
+        match self.cell_plain(slice.anchor().bits(), Slice::<T>::MARK, index) {
+            Some(value) => value,
+            None => self.cell_closely(slice, index),
+        }
+    }
+
+    #[inline(never)]
+    fn cell_closely<T: Persist<'h>>(
         &mut self,
         slice: &Ptr<'h, Slice<T>>,
         index: u64,
@@ -431,6 +447,7 @@ impl<'h, L: Layer> Access<'h, L> {
         }
         let (handles, notes) = (&self.arena.handles, &self.notes);
         if handles.are_whole_but(notes.made.len())
+            || handles.is_settled(bits)
             || handles.is_whole(bits, notes.change.is_fresh(bits))
         {
             return Ok(());
@@ -458,6 +475,7 @@ impl<'h, L: Layer> Access<'h, L> {
         let number = self.notes.numbers.get(&expected.mark);
         if self.notes.renewed.is_empty() && number == Some(&found) {
             self.notes.known.put(bits, expected.mark, found);
+            self.notes.kinds.put(expected.mark, found);
             return Ok(found);
         }
         self.check_named(bits, expected)
@@ -471,6 +489,7 @@ impl<'h, L: Layer> Access<'h, L> {
         };
         if self.number(&info)? == Some(found) {
             self.notes.known.put(bits, expected.mark, found);
+            self.notes.kinds.put(expected.mark, found);
             return Ok(found);
         }
         if let Some(number) = self.renew(bits, found, &info, expected)? {
@@ -541,11 +560,26 @@ impl<'h, L: Layer> Access<'h, L> {
             self.notes.change.show(bits, shown);
         }
         self.notes.known.clear();
+        self.notes.change.touch(bits);
         self.notes.renewed.insert(bits, (info.identity(), number));
         Ok(Some(number))
     }
 
+    #[inline]
     fn load_of<F: Persist<'h>>(
+        &mut self,
+        bits: u64,
+        expected: Expected<'h>,
+        at: u64,
+    ) -> Result<F, Error> {
+        match self.load_plain(bits, expected.mark, at) {
+            Some(value) => value,
+            None => self.load_closely(bits, expected, at),
+        }
+    }
+
+    #[inline(never)]
+    fn load_closely<F: Persist<'h>>(
         &mut self,
         bits: u64,
         expected: Expected<'h>,

@@ -145,6 +145,17 @@ impl Arena {
         Ok(self.pool.region().words(object.offset() + 8 * first as u64, count)?)
     }
 
+    /// The words of an object before `end`, the head at least. `None`: it has no such words.
+    #[inline]
+    pub(crate) fn first_words(&self, bits: u64, end: u64) -> Option<&[Word]> {
+        let object = Object::from_bits(bits);
+        let count = end.max(1);
+        if count > object.size() / 8 {
+            return None;
+        }
+        self.pool.region().words(object.offset(), count as usize).ok()
+    }
+
     pub(crate) fn word(&self, bits: u64, index: usize) -> Result<u64, Error> {
         Ok(self.words(bits, index, 1)?[0].load())
     }

@@ -169,6 +169,18 @@ impl Change {
         self.fresh.insert(bits, words);
     }
 
+    /// A word of the object may be another than on media, or mean something else.
+    #[inline]
+    pub(crate) fn has_touched(&self, bits: u64) -> bool {
+        let place = Filter::place(bits);
+        self.whole.has(place) || self.stored.has(place)
+    }
+
+    /// The object is to be looked at closely.
+    pub(crate) fn touch(&mut self, bits: u64) {
+        self.stored.add(bits);
+    }
+
     /// An object is read as these words, which are never stored.
     pub(crate) fn show(&mut self, bits: u64, words: Vec<u64>) {
         self.whole.add(bits);

@@ -70,7 +70,12 @@ pub(crate) struct Handles {
     shards: [Mutex<Entries>; SHARDS],
     /// Entries that are fresh or void: while there are none, each pointer refers to a whole object.
     unsettled: AtomicUsize,
+    /// The same of the objects that hash to one of these.
+    unsettled_by: Box<[AtomicUsize]>,
 }
+
+/// So many counts of entries that are fresh or void.
+const UNSETTLED: usize = 1 << 8;
 
 impl Handles {
     pub(crate) fn new() -> Handles {
@@ -78,7 +83,24 @@ impl Handles {
             places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
             shards: std::array::from_fn(|_| Mutex::default()),
             unsettled: AtomicUsize::new(0),
+            unsettled_by: (0..UNSETTLED).map(|_| AtomicUsize::new(0)).collect(),
         }
+    }
+
+    fn add_unsettled(&self, bits: u64) {
+        self.unsettled_by[Handles::index(bits) % UNSETTLED].fetch_add(1, Ordering::SeqCst);
+        self.unsettled.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn remove_unsettled(&self, bits: u64) {
+        self.unsettled.fetch_sub(1, Ordering::SeqCst);
+        self.unsettled_by[Handles::index(bits) % UNSETTLED].fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a pointer to the object refers to a whole one. `false`: perhaps not.
+    #[inline]
+    pub(crate) fn is_settled(&self, bits: u64) -> bool {
+        self.unsettled_by[Handles::index(bits) % UNSETTLED].load(Ordering::SeqCst) == 0
     }
 
     fn index(bits: u64) -> usize {
@@ -165,7 +187,7 @@ impl Handles {
         let mut shard = lock(self.shard(bits));
         let entry = self.entry(&mut shard, bits);
         *entry = Entry { count: entry.count + 1, state: State::Fresh, slot: None };
-        self.unsettled.fetch_add(1, Ordering::SeqCst);
+        self.add_unsettled(bits);
     }
 
     /// A pointer less.
@@ -203,7 +225,7 @@ impl Handles {
             }
             State::Void => {
                 self.remove(&mut shard, bits);
-                self.unsettled.fetch_sub(1, Ordering::SeqCst);
+                self.remove_unsettled(bits);
                 Released::Void
             }
             State::Fresh | State::Doomed => Released::Nothing,
@@ -293,7 +315,7 @@ impl Handles {
         } else {
             self.put_in_place(&mut shard, bits);
         }
-        self.unsettled.fetch_sub(1, Ordering::SeqCst);
+        self.remove_unsettled(bits);
         match is_committed {
             false => Released::Void,
             // Its last pointer was dropped since it got its place in the dead-on-open list.

@@ -48,9 +48,39 @@ impl Known {
     }
 }
 
+/// Types for which numbers are at hand.
+const KINDS: usize = 16;
+
+/// The numbers of the types that were looked at last, by their [marks](crate::persist::Expected). They stay, as long as the heap is the same.
+#[derive(Default)]
+pub(crate) struct Kinds([(u64, u16); KINDS]);
+
+impl Kinds {
+    #[inline]
+    pub(crate) fn get(&self, mark: u64) -> Option<u16> {
+        let (found, number) = self.0[mark as usize % KINDS];
+        // The numbers of types begin above 0.
+        (found == mark && number != 0).then_some(number)
+    }
+
+    pub(crate) fn put(&mut self, mark: u64, number: u16) {
+        self.0[mark as usize % KINDS] = (mark, number);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_at_hand_until_another_type_has_its_place() {
+        let mut kinds = Kinds::default();
+        assert_eq!((kinds.get(0), kinds.get(5)), (None, None));
+        kinds.put(5, 16);
+        assert_eq!((kinds.get(5), kinds.get(5 + KINDS as u64)), (Some(16), None));
+        kinds.put(5 + KINDS as u64, 17);
+        assert_eq!((kinds.get(5), kinds.get(5 + KINDS as u64)), (None, Some(17)));
+    }
 
     #[test]
     fn what_is_known_is_of_one_object_and_one_type_until_it_is_forgotten() {

@@ -47,6 +47,7 @@ mod mark;
 mod notes;
 mod ownership;
 mod persist;
+mod plain;
 mod pointer;
 mod records;
 mod refused;

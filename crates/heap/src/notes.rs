@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::change::{Change, KEPT_MAX, empty};
-use crate::known::Known;
+use crate::known::{Kinds, Known};
 use crate::records::Records;
 
 thread_local! {
@@ -35,6 +35,7 @@ pub(crate) struct Notes {
     /// Numbers of types, by their [marks](crate::persist::Expected).
     pub(crate) numbers: FxHashMap<u64, u16>,
     pub(crate) known: Known,
+    pub(crate) kinds: Kinds,
     pub(crate) scratch: Vec<u64>,
     /// Words that are stored, and what is there.
     pub(crate) stored: (Vec<u64>, Vec<u64>),
@@ -50,6 +51,7 @@ impl Notes {
         if notes.heap != heap {
             notes.heap = heap;
             notes.numbers.clear();
+            notes.kinds = Kinds::default();
         }
         notes
     }

@@ -48,6 +48,7 @@ pub trait Persist<'h>: Sized {
     /// # Errors
     /// As [`read`](Persist::read).
     #[doc(hidden)]
+    #[inline]
     fn read_array<const N: usize>(from: &mut Reader<'_, 'h>) -> Result<[Self; N], Error> {
         let values: Result<Vec<Self>, Error> = (0..N).map(|_| Self::read(from)).collect();
         values?.try_into().map_err(|_| from.no_variant())
@@ -188,6 +189,7 @@ impl<'w> Writer<'w, '_> {
     }
 
     /// The next word.
+    #[inline]
     pub fn word(&mut self, word: u64) {
         self.words.push(word);
     }
@@ -203,6 +205,7 @@ impl<'w> Writer<'w, '_> {
     }
 
     /// Words written so far.
+    #[inline]
     pub fn at(&self) -> usize {
         self.words.len()
     }
@@ -217,15 +220,18 @@ pub struct Reader<'r, 'h> {
 }
 
 impl<'r, 'h> Reader<'r, 'h> {
+    #[inline]
     pub(crate) fn new(words: &'r [u64], arena: &'h Arena, counts: bool) -> Reader<'r, 'h> {
         Reader { words, at: 0, arena, counts }
     }
 
     /// Whether pointers that are read are counted.
+    #[inline]
     pub(crate) fn counts(&self) -> bool {
         self.counts
     }
 
+    #[inline]
     pub(crate) fn arena(&self) -> &'h Arena {
         self.arena
     }
@@ -234,6 +240,7 @@ impl<'r, 'h> Reader<'r, 'h> {
     ///
     /// # Errors
     /// [`Error::Damaged`]: there is none.
+    #[inline]
     pub fn word(&mut self) -> Result<u64, Error> {
         let word = self.peek()?;
         self.at += 1;
@@ -244,11 +251,13 @@ impl<'r, 'h> Reader<'r, 'h> {
     ///
     /// # Errors
     /// As [`word`](Reader::word).
+    #[inline]
     pub fn peek(&self) -> Result<u64, Error> {
         let damaged = || Error::Damaged { what: "a value ends early", offset: self.at as u64 };
         self.words.get(self.at).copied().ok_or_else(damaged)
     }
 
+    #[inline]
     fn words(&mut self, count: usize) -> Result<&'r [u64], Error> {
         let words = self.words.get(self.at..).and_then(|words| words.get(..count));
         let at = self.at as u64;
@@ -257,11 +266,13 @@ impl<'r, 'h> Reader<'r, 'h> {
     }
 
     /// Words read so far.
+    #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
     /// Goes on behind `count` words from `from` on.
+    #[inline]
     pub fn go_to(&mut self, from: usize, count: u64) {
         self.at = from + count as usize;
     }
@@ -287,16 +298,19 @@ macro_rules! scalar {
                 Shape::Plain { name: Self::name(), words: 1 }
             }
 
+            #[inline]
             fn write(&self, to: &mut Writer<'_, 'h>) {
                 let word: fn($type) -> u64 = $to;
                 to.word(word(*self));
             }
 
+            #[inline]
             fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
                 let value: fn(u64) -> Option<$type> = $from;
                 value(from.word()?).ok_or_else(|| from.no_variant())
             }
 
+            #[inline]
             fn read_array<const N: usize>(from: &mut Reader<'_, 'h>) -> Result<[Self; N], Error> {
                 let of_word: fn(u64) -> Option<$type> = $from;
                 let mut values = [<$type>::default(); N];
@@ -361,6 +375,7 @@ impl<'h, T: Persist<'h>> Persist<'h> for Option<T> {
         Shape::Variants(vec![none, ("Some".to_owned(), T::shape())])
     }
 
+    #[inline]
     fn write(&self, to: &mut Writer<'_, 'h>) {
         match self {
             None => to.zeroes(Self::WORDS),
@@ -373,6 +388,7 @@ impl<'h, T: Persist<'h>> Persist<'h> for Option<T> {
         }
     }
 
+    #[inline]
     fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
         let (start, first) = (from.at(), if Self::WORDS == 0 { 0 } else { from.peek()? });
         if first == 0 {
@@ -385,6 +401,7 @@ impl<'h, T: Persist<'h>> Persist<'h> for Option<T> {
         T::read(from).map(Some)
     }
 
+    #[inline]
     fn read_array<const N: usize>(from: &mut Reader<'_, 'h>) -> Result<[Self; N], Error> {
         let mut values = [const { None }; N];
         for value in &mut values {
@@ -414,10 +431,12 @@ impl<'h, T: Persist<'h>, const N: usize> Persist<'h> for [T; N] {
         Shape::Array(N as u64, Box::new(T::shape()))
     }
 
+    #[inline]
     fn write(&self, to: &mut Writer<'_, 'h>) {
         self.iter().for_each(|value| value.write(to));
     }
 
+    #[inline]
     fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
         T::read_array(from)
     }
@@ -445,10 +464,12 @@ macro_rules! tuple {
                 Shape::Fields(vec![$((stringify!($at).to_owned(), $name::shape())),*])
             }
 
+            #[inline]
             fn write(&self, to: &mut Writer<'_, 'h>) {
                 $(self.$at.write(to);)*
             }
 
+            #[inline]
             fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
                 Ok(($($name::read(from)?,)*))
             }

@@ -127,6 +127,7 @@ impl<'h, T: Object<'h>> Persist<'h> for Ptr<'h, T> {
         to.word(self.anchor.bits);
     }
 
+    #[inline]
     fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
         Ok(Ptr::of(anchor(from)?))
     }
@@ -136,6 +137,7 @@ impl<'h, T: Object<'h>> Persist<'h> for Ptr<'h, T> {
     }
 }
 
+#[inline]
 fn anchor<'h>(from: &mut Reader<'_, 'h>) -> Result<Anchor<'h>, Error> {
     let bits = from.word()?;
     let (arena, object) = (from.arena(), tembo_pool::Object::from_bits(bits));
@@ -199,6 +201,7 @@ impl<'h, T: Object<'h>> Persist<'h> for Weak<'h, T> {
         to.word(self.anchor.bits);
     }
 
+    #[inline]
     fn read(from: &mut Reader<'_, 'h>) -> Result<Self, Error> {
         Ok(Weak::of(anchor(from)?))
     }

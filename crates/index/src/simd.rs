@@ -5,9 +5,7 @@
 //! words would be.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::AtomicU64;
-#[cfg(any(test, not(target_arch = "x86_64")))]
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Forty-eight bytes, as they were at one look.
 #[derive(Clone, Copy)]
@@ -58,6 +56,19 @@ fn rank_one_by_one(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED])
         // Without branches: nothing can predict what is above.
         ranks.iter_mut().zip(words).for_each(|(rank, &word)| *rank += u64::from(word > pivot));
     }
+}
+
+/// How many of the words are below a number.
+#[inline(always)]
+pub(crate) fn count_below(lines: &[[AtomicU64; 8]], wanted: u64) -> usize {
+    imp::count_below(lines, wanted)
+}
+
+/// What [`count_below`] counts, where the processor has no better way.
+#[inline]
+fn count_below_portably(lines: &[[AtomicU64; 8]], wanted: u64) -> usize {
+    let words = lines.as_flattened().iter();
+    words.map(|word| usize::from(word.load(Ordering::Relaxed) < wanted)).sum()
 }
 
 /// A way to count the words of a line that are not above a number.
@@ -111,7 +122,7 @@ mod imp {
     };
     use std::sync::atomic::AtomicU64;
 
-    use super::{RANKED, rank_one_by_one};
+    use super::{RANKED, count_below_portably, rank_one_by_one};
 
     pub(super) type Loaded = [__m128i; 3];
 
@@ -201,6 +212,55 @@ mod imp {
         passed as usize
     }
 
+    /// Four words at a time. There is no comparison of unsigned numbers: with their highest bit changed they are
+    /// in the order of signed ones.
+    #[inline(always)]
+    pub(super) fn count_below(lines: &[[AtomicU64; 8]], wanted: u64) -> usize {
+        if lines.is_empty() || !std::is_x86_feature_detected!("avx2") {
+            return count_below_portably(lines, wanted);
+        }
+        let range = lines.as_ptr_range();
+        let count: u64;
+        // SAFETY: whole lines are read, from the first to before the end; the processor has AVX2.
+        unsafe {
+            asm!(
+                "vmovq xmm0, {wanted}",
+                "vpbroadcastq ymm0, xmm0",
+                "vpcmpeqd ymm1, ymm1, ymm1",
+                "vpsllq ymm1, ymm1, 63",
+                "vpxor ymm0, ymm0, ymm1",
+                "vpxor xmm2, xmm2, xmm2",
+                "2:",
+                "vpxor ymm3, ymm1, [{at}]",
+                "vpxor ymm4, ymm1, [{at} + 32]",
+                "vpcmpgtq ymm3, ymm0, ymm3",
+                "vpcmpgtq ymm4, ymm0, ymm4",
+                // Of those that are below, all bits are set: minus one.
+                "vpsubq ymm2, ymm2, ymm3",
+                "vpsubq ymm2, ymm2, ymm4",
+                "add {at}, 64",
+                "cmp {at}, {end}",
+                "jb 2b",
+                "vextracti128 xmm0, ymm2, 1",
+                "vpaddq xmm0, xmm0, xmm2",
+                "vpsrldq xmm1, xmm0, 8",
+                "vpaddq xmm0, xmm0, xmm1",
+                "vmovq {wanted}, xmm0",
+                "vzeroupper",
+                wanted = inout(reg) wanted => count,
+                at = inout(reg) range.start => _,
+                end = in(reg) range.end,
+                // The last instruction touches all of them.
+                out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+                out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
+                out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
+                out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
+                options(nostack, readonly),
+            );
+        }
+        count as usize
+    }
+
     #[inline]
     pub(super) fn rank(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
         if std::is_x86_feature_detected!("avx2") {
@@ -260,7 +320,10 @@ mod imp {
 mod imp {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    pub(super) use super::{count_portably as count_not_above, rank_one_by_one as rank};
+    pub(super) use super::{
+        count_below_portably as count_below, count_portably as count_not_above,
+        rank_one_by_one as rank,
+    };
 
     pub(super) type Loaded = [u64; 6];
 
@@ -345,6 +408,22 @@ mod tests {
                 let mut ranks = [3; RANKED];
                 rank(&words, among, &mut ranks);
                 assert_eq!(ranks, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn words_below_are_counted_as_unsigned_ones() {
+        let mut seed = 1;
+        for round in 0..20_000 {
+            let words: [[u64; 8]; 4] =
+                std::array::from_fn(|_| std::array::from_fn(|_| random(&mut seed) >> (seed % 64)));
+            let lines = &words[..round % 5];
+            let atomics = words.map(|line| line.map(AtomicU64::new));
+            for wanted in [words[0][0], words[3][7], random(&mut seed), 0, u64::MAX, 1 << 63] {
+                let below = lines.as_flattened().iter().filter(|&&word| word < wanted).count();
+                assert_eq!(count_below(&atomics[..lines.len()], wanted), below);
+                assert_eq!(count_below_portably(&atomics[..lines.len()], wanted), below);
             }
         }
     }

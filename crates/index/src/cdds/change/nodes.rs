@@ -1,6 +1,6 @@
 //! Nodes written anew: one or two, by algorithm 3's choice.
 
-use tembo_pmem::LINE;
+use tembo_pmem::{LINE, Region, Word};
 use tembo_pool::Object;
 
 use super::edit::Item;
@@ -20,9 +20,10 @@ pub(crate) struct Fresh {
     pub(crate) objects: Vec<Object>,
 }
 
-/// Words of the largest node, and of a line.
+/// Words of the largest node, of its header, which is a line, and of an entry.
 const NODE_WORDS: usize = 128;
 const LINE_WORDS: usize = 8;
+const ENTRY_WORDS: usize = 4;
 
 /// What the header of a root says of the chain of roots: since which stamp it is the root, and the one before.
 /// Zeros: it is none.
@@ -89,37 +90,37 @@ pub(crate) fn new_node(
     image[0] = shape(level, roots.forest.capacity, prefix_len, guarded);
     image[1] = writer.stamp.to_bits();
     (image[2], image[3], image[4]) = (bounds_bits, link.since, link.older);
-    let mut order = Order { level, prefix_len, guarded, ..Order::default() };
+    let order = Order { level, prefix_len, guarded, ..Order::of_first(items.len()) };
     let node = Node::new(&roots.forest, object)?;
     let guard = node.side.lock();
-    for (slot, item) in items.iter().enumerate() {
+    let entries = image[LINE_WORDS..].as_chunks_mut::<ENTRY_WORDS>().0;
+    for (slot, (item, entry)) in items.iter().zip(entries).enumerate() {
         let head = item.key.map_or(UNBOUNDED_HEAD, |key| key.head(prefix_len.into()));
-        image[8 + 4 * slot..12 + 4 * slot].copy_from_slice(&[
-            head,
-            item.target,
-            0,
-            item.start.to_bits(),
-        ]);
+        *entry = [head, item.target, 0, item.start.to_bits()];
         guard.set_head(slot, head);
-        order.insert(slot, slot);
     }
     (items.len()..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
-    let words = region.words(object.offset(), (size / 8) as usize)?;
-    for (words, values) in words.chunks(LINE_WORDS).zip(image.chunks(LINE_WORDS)) {
-        let mut changed = None;
-        for (word, &value) in
-            words.iter().zip(values).filter(|(word, value)| word.load() != **value)
-        {
-            region.store(word, value);
-            changed = Some(word);
-        }
-        if let Some(word) = changed {
-            // ORDER: every line of the node that was another is durable before the commit that links it.
-            region.flush("cdds.node.flush", region.offset_of(word), 8);
-        }
-    }
+    write_image(region, region.words(object.offset(), (size / 8) as usize)?, &image);
     guard.set(roots.forest.dead_epoch(), &order);
     Ok(object)
+}
+
+/// Makes the words of a node those of the image: stores what is otherwise there, line by line.
+fn write_image(region: &Region, words: &[Word], image: &[u64; NODE_WORDS]) {
+    let lines = words.as_chunks::<LINE_WORDS>().0;
+    for (words, values) in lines.iter().zip(image.as_chunks::<LINE_WORDS>().0) {
+        let (mut line, mut is_changed) = (region.line_stores(), false);
+        for (word, &value) in words.iter().zip(values) {
+            if word.load() != value {
+                line.store(word, value);
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            // ORDER: every line of the node that was another is durable before the commit that links it.
+            line.flush("cdds.node.flush", &words[0]);
+        }
+    }
 }
 
 /// Prefix bytes that the keys of a guarded node have in common and that are left to their heads, so

@@ -8,6 +8,7 @@ use tembo_pmem::prefetch;
 use tembo_pmem::thread::wait;
 
 use crate::cdds::format::CAPACITY_MAX;
+use crate::simd;
 
 const SLOT_BITS: usize = 5;
 const SLOTS_PER_WORD: usize = 12;
@@ -16,8 +17,26 @@ const _: () = assert!(SLOTS_PER_WORD * WORDS >= CAPACITY_MAX && 1 << SLOT_BITS >
 
 /// Bits of the slots in a word of the order.
 const SLOTS_MASK: u64 = (1 << (SLOT_BITS * SLOTS_PER_WORD)) - 1;
+/// The order in which each slot is at its own position.
+const IN_A_ROW: [u64; WORDS] = in_a_row();
+
 /// The head of a slot that is not in the order: below no head that is sought.
 const HEAD_FREE: u64 = u64::MAX;
+
+/// Lines of heads. Those behind the last slot are always [`HEAD_FREE`].
+const HEAD_LINES: usize = CAPACITY_MAX.div_ceil(LINE_WORDS);
+const LINE_WORDS: usize = 8;
+
+const fn in_a_row() -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    let mut slot = 0;
+    while slot < SLOTS_PER_WORD * WORDS {
+        words[slot / SLOTS_PER_WORD] |=
+            (slot as u64 & ((1 << SLOT_BITS) - 1)) << (slot % SLOTS_PER_WORD * SLOT_BITS);
+        slot += 1;
+    }
+    words
+}
 
 /// What a node's side-car knows, as a value.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +58,16 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// The order of a leaf without prefix in which the entries lie in the first `count` slots as they are ordered.
+    pub(crate) fn of_first(count: usize) -> Order {
+        let count = count.min(CAPACITY_MAX);
+        let slots = from_fn(|word| {
+            let here = count.saturating_sub(word * SLOTS_PER_WORD).min(SLOTS_PER_WORD);
+            IN_A_ROW[word] & ((1 << (here * SLOT_BITS)) - 1)
+        });
+        Order { slots, used: (1 << count) - 1, count: count as u8, ..Order::default() }
+    }
+
     /// The slot of the entry at `position`.
     #[inline]
     pub(crate) fn slot(&self, position: usize) -> usize {
@@ -151,12 +180,13 @@ const _: () = assert!(size_of::<Front>() == 64);
 /// A node's side-car: one cache line, and the heads of the node's entries by slot in four more.
 pub(crate) struct Side {
     front: Front,
-    heads: [AtomicU64; CAPACITY_MAX],
+    heads: [[AtomicU64; LINE_WORDS]; HEAD_LINES],
 }
 
 impl Default for Side {
     fn default() -> Side {
-        Side { front: Front::default(), heads: from_fn(|_| AtomicU64::new(0)) }
+        let heads = from_fn(|_| from_fn(|_| AtomicU64::new(HEAD_FREE)));
+        Side { front: Front::default(), heads }
     }
 }
 
@@ -165,7 +195,7 @@ impl Side {
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch(&self.front);
-        for line in self.heads.chunks(8) {
+        for line in &self.heads {
             prefetch(&line[0]);
         }
     }
@@ -173,15 +203,15 @@ impl Side {
     /// The head of the entry in `slot`.
     #[inline]
     pub(crate) fn head(&self, slot: usize) -> u64 {
-        self.heads.get(slot).map_or(0, |head| head.load(Ordering::Relaxed))
+        self.heads.as_flattened().get(slot).map_or(0, |head| head.load(Ordering::Relaxed))
     }
 
     /// How many entries have a head below `head`, in a node that has so many slots.
     #[inline]
     pub(crate) fn count_below(&self, head: u64, capacity: usize) -> usize {
         // All of them, whatever their order: a search has branches that nothing can predict.
-        let heads = &self.heads[..capacity.min(CAPACITY_MAX)];
-        heads.iter().map(|other| usize::from(other.load(Ordering::Relaxed) < head)).sum()
+        let lines = capacity.div_ceil(LINE_WORDS).min(HEAD_LINES);
+        simd::count_below(&self.heads[..lines], head)
     }
 
     /// The order and the sequence at which it was read; `None` if it must be made in this `dead_epoch`.
@@ -266,7 +296,7 @@ impl SideGuard<'_> {
 
     /// Sets the head of the entry in `slot`.
     pub(crate) fn set_head(&self, slot: usize, head: u64) {
-        if let Some(place) = self.side.heads.get(slot) {
+        if let Some(place) = self.side.heads.as_flattened()[..CAPACITY_MAX].get(slot) {
             place.store(head, Ordering::Relaxed);
         }
     }
@@ -328,6 +358,23 @@ mod tests {
             same(&order, &model);
         }
         assert_eq!((order.ended, order.live()), (0, 0));
+    }
+
+    #[test]
+    fn the_first_slots_are_in_order_as_if_inserted_one_after_another() {
+        let mut order = Order::default();
+        for count in 0..=CAPACITY_MAX {
+            let first = Order::of_first(count);
+            assert_eq!(first.iter().collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
+            assert_eq!(
+                (first.slots, first.used, first.count),
+                (order.slots, order.used, order.count)
+            );
+            assert_eq!((first.ended, first.ended_by), (0, 0));
+            if count < CAPACITY_MAX {
+                order.insert(count, count);
+            }
+        }
     }
 
     #[test]

@@ -57,7 +57,13 @@ impl<L: Layer> Access<'_, L> {
                 self.notes.change.set(bits, HEAD, head(number, low_of(word)));
             }
         }
-        let mut settlement = Settlement::new(arena, &mut ledger, &mut self.notes.change);
+        let makes_room =
+            !self.hand.is_empty() || self.notes.deltas.values().any(|delta| *delta < 0);
+        let change = &mut self.notes.change;
+        let mut settlement = match makes_room || change.fresh().next().is_none() {
+            true => Settlement::new(arena, &mut ledger, change),
+            false => Settlement::growing(arena, &mut ledger, change),
+        };
         let settled = match L::COUNTS {
             true => settlement.count(&self.notes.deltas),
             false => settlement.free_by_hand(&self.notes.deltas, &mut self.hand),

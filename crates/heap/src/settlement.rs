@@ -60,8 +60,8 @@ pub(crate) struct Settlement<'a> {
     must_note: bool,
     /// The dead-on-open list gets no chunk.
     keeps_chunks: bool,
-    /// What is destroyed makes room, and what the log needs for a time is given back: they may take the pool's reserve.
-    _relief: Relief,
+    /// It may take the pool's reserve.
+    _relief: Option<Relief>,
 }
 
 /// How far a settlement had come.
@@ -74,14 +74,25 @@ struct Stage {
 }
 
 impl<'a> Settlement<'a> {
+    /// Of a change that makes room, or takes none: what is destroyed is given back, and what the log needs for a time. So it may take the
+    /// pool's reserve.
     pub(crate) fn new(
+        arena: &'a Arena,
+        ledger: &'a mut Ledger,
+        change: &'a mut Change,
+    ) -> Settlement<'a> {
+        let relief = Some(arena.pool.relief());
+        Settlement { _relief: relief, ..Settlement::growing(arena, ledger, change) }
+    }
+
+    /// Of a change that takes room, and makes none: the reserve is left to others.
+    pub(crate) fn growing(
         arena: &'a Arena,
         ledger: &'a mut Ledger,
         change: &'a mut Change,
     ) -> Settlement<'a> {
         let (freed, doomed, slots) = Default::default();
         let (taken, given, chunks, unmade) = Default::default();
-        let _relief = arena.pool.relief();
         Settlement {
             arena,
             ledger,
@@ -95,7 +106,7 @@ impl<'a> Settlement<'a> {
             unmade,
             must_note: false,
             keeps_chunks: false,
-            _relief,
+            _relief: None,
         }
     }
 

@@ -131,7 +131,7 @@ fn serve_one(
     }
     loop {
         let session = &connection.session;
-        let waits = session.has_to_wait() || session.search.is_some();
+        let waits = session.has_to_wait() || session.put_off.is_some();
         if session.closing || waits || connection.reply.is_overflown() {
             return Ok(());
         }

@@ -8,6 +8,7 @@ use crate::dataset::Dataset;
 use crate::failure::Outcome;
 use crate::reply::Reply;
 use crate::session::Session;
+use crate::put_off::PutOff;
 use crate::shared::Shared;
 
 /// What a command works on.
@@ -30,6 +31,12 @@ impl Context<'_, '_> {
     /// The client watches nothing any more.
     pub(crate) fn unwatch_all(&mut self) {
         self.data.watches.remove_all(self.session);
+    }
+
+    /// The client's command goes on in later turns.
+    pub(crate) fn put_off(&mut self, put_off: PutOff) {
+        self.session.put_off = Some(Box::new(put_off));
+        self.shared.put_off.add(self.session.token);
     }
 }
 

@@ -269,7 +269,7 @@ impl Connection {
 
     /// Whether there is something to do that no input will announce: a command that is put off, or input that was not executed.
     pub(crate) fn has_more(&self) -> bool {
-        self.session.search.is_some() || self.start < self.input.len()
+        self.session.put_off.is_some() || self.start < self.input.len()
     }
 
     /// Ends the command just parsed.

@@ -15,6 +15,9 @@ use crate::reply::Reply;
 /// Elements that are read in a turn for one client.
 pub(crate) const READ_AT_ONCE: usize = 2048;
 
+/// Bytes, after which no further element is read in the turn.
+const BYTES_AT_ONCE: usize = 1 << 20;
+
 /// What is replied of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
@@ -84,6 +87,7 @@ impl ElementListing {
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
         let ElementListing { snapshot, space, from, to, shown, now_ms, found, count } = self;
         let (mut left, mut last, mut is_sound) = (READ_AT_ONCE, None, true);
+        let bytes_max = found.waiting() + BYTES_AT_ONCE;
         let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         snapshot.range_with::<[u8]>(*space, range, Direction::Forward, &mut |key, value| {
             let name = key.get(ELEMENT_PREFIX_SIZE..).unwrap_or_default();
@@ -92,10 +96,11 @@ impl ElementListing {
                 Err(UnknownLayout) => is_sound = false,
             }
             left -= 1;
-            if left == 0 {
+            let pauses = left == 0 || found.waiting() >= bytes_max;
+            if pauses {
                 last = Some(key.to_vec());
             }
-            left > 0 && is_sound && !found.is_overflown()
+            !pauses && is_sound && !found.is_overflown()
         })?;
         if !is_sound {
             return Err(Failure::UnknownLayout);
@@ -104,6 +109,11 @@ impl ElementListing {
         last.push(0);
         *from = last;
         Ok(found.is_overflown())
+    }
+
+    /// What was found so far.
+    pub(crate) fn found(&self) -> &Reply {
+        &self.found
     }
 
     /// Replies with what was found.

@@ -38,7 +38,7 @@ fn elements_of_a_large_collection_are_read_beside_other_clients() {
             reader.write_all(format!("{before}{command}\r\nPING\r\n").as_bytes()).unwrap();
             replies(event_loop, &mut reader, 2);
             let mut turns = 0;
-            while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()) {
+            while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.put_off.is_some()) {
                 let change =
                     "SADD set x0\r\nHSET hash x0 v\r\nSREM set e06999\r\nHDEL hash e06999\r\n";
                 other.write_all(change.as_bytes()).unwrap();
@@ -102,6 +102,53 @@ fn what_is_put_off_by_the_last_command_of_a_full_turn_is_replied_to() {
     });
 }
 
+/// Two clients went on in each turn, and always the same two, as long as they had commands to send.
+#[test]
+fn a_client_that_lists_once_is_not_kept_waiting_by_those_that_list_without_end() {
+    const COUNT: usize = 7000;
+    with_loop(|event_loop, address| {
+        let mut all: [TcpStream; 4] = clients(event_loop, address);
+        make_set(event_loop, &mut all[0], COUNT);
+        let command = "SMEMBERS set\r\n";
+        for client in &mut all[..3] {
+            client.write_all(command.repeat(20).as_bytes()).unwrap();
+        }
+        arrived(event_loop, 3 * 20 * command.len());
+        event_loop.step().unwrap();
+        all[3].write_all(command.as_bytes()).unwrap();
+        replies(event_loop, &mut all[3], 1 + 2 * COUNT);
+        let waiting = event_loop.turns.clients.iter_mut();
+        let waiting = waiting.filter(|(_, client)| client.session.put_off.is_some());
+        assert_eq!(waiting.count(), 3);
+    });
+}
+
+/// A turn read 2,048 elements of any size.
+#[test]
+fn few_large_elements_are_read_in_a_turn() {
+    with_loop(|event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        let script = "for i=1,5000 do redis.call('HSET','hash','e'..i,'v') end \
+            for i=1,6 do redis.call('HSET','hash','a'..i,string.rep('x',600000)) end return 6";
+        let request = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len());
+        client.write_all(request.as_bytes()).unwrap();
+        assert_eq!(replies(event_loop, &mut client, 1), ":6\r\n");
+        client.write_all(b"HVALS hash\r\n").unwrap();
+        arrived(event_loop, 12);
+        let mut turns = 0;
+        event_loop.step().unwrap();
+        while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.put_off.is_some()) {
+            event_loop.step().unwrap();
+            turns += 1;
+        }
+        // Two of the large ones in each, and 2,048 of the others.
+        assert!(turns >= 3 + 2, "{turns}");
+        let mut begin = [0; 19];
+        client.read_exact(&mut begin).unwrap();
+        assert_eq!(&begin, b"*5006\r\n$600000\r\nxxx");
+    });
+}
+
 /// A client with a cache got a message that what it had asked for had changed, and then what it had been.
 #[test]
 fn to_a_client_that_gets_messages_of_changes_nothing_is_listed_behind_them() {
@@ -127,7 +174,7 @@ fn a_command_put_off_by_an_earlier_turn_has_an_error_if_a_turn_fails() {
         let [mut client, mut other] = clients(event_loop, address);
         make_set(event_loop, &mut client, COUNT);
         list_behind(event_loop, &mut client, "SUBSCRIBE news");
-        assert!(event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()));
+        assert!(event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.put_off.is_some()));
         // A message opens the turn of the client that waits for its members.
         other.write_all(b"PUBLISH news one\r\nSET a 1\r\n").unwrap();
         arrived(event_loop, 26);

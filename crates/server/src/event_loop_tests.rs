@@ -601,7 +601,7 @@ fn keys_of_a_large_database_are_searched_beside_other_clients() {
         searcher.write_all(b"SET key:own v\r\nKEYS key:*\r\nPING\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut searcher, 1), "+OK\r\n");
         let mut turns = 0;
-        while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.search.is_some()) {
+        while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.put_off.is_some()) {
             other.write_all(format!("SET key:other:{turns} v\r\n").as_bytes()).unwrap();
             assert_eq!(replies(event_loop, &mut other, 1), "+OK\r\n");
             turns += 1;

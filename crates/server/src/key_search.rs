@@ -108,6 +108,11 @@ impl KeySearch {
         Ok(!self.is_paused())
     }
 
+    /// What was found so far.
+    pub(crate) fn found(&self) -> &Reply {
+        &self.found
+    }
+
     /// Replies with what was found.
     pub(crate) fn reply(self, reply: &mut Reply) {
         reply.array_of(self.count, self.found);

@@ -206,7 +206,7 @@ pub(crate) struct Session {
     /// Whether a command may go on in later turns.
     pub(crate) can_wait: bool,
     /// A command that is under way: its reply comes before that of any other command.
-    pub(crate) search: Option<Box<PutOff>>,
+    pub(crate) put_off: Option<Box<PutOff>>,
 }
 
 impl Session {
@@ -252,7 +252,7 @@ impl Session {
             wait_goal: Goal::default(),
             is_replica: false,
             can_wait: false,
-            search: None,
+            put_off: None,
         }
     }
 
@@ -286,7 +286,8 @@ impl Session {
         let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
         let waits = self.waits_for.as_ref().map_or(0, |wait| wait.size());
         let held = self.postponed.as_ref().map_or(0, |command| command.size());
-        queued + waits + held + self.watched_size + self.subscriptions.size
+        let put_off = self.put_off.as_ref().map_or(0, |put_off| put_off.memory());
+        queued + waits + held + put_off + self.watched_size + self.subscriptions.size
     }
 
     /// Whether its next command cannot be executed: one waits for a key, or CLIENT PAUSE holds it.

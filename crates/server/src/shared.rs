@@ -19,6 +19,7 @@ use crate::observed::Observed;
 use crate::pause::Pause;
 use crate::propagation::Propagation;
 use crate::pubsub::PubSub;
+use crate::put_off::PutOffClients;
 use crate::recency::{Decay, Recency, Usage};
 use crate::replication::{Follower, Replication};
 use crate::scan::Scans;
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) pause: Pause,
     /// Clients with a command that it holds.
     pub(crate) paused: Vec<Token>,
+    /// Clients of which a command is put off.
+    pub(crate) put_off: PutOffClients,
     /// More memory is in use than `maxmemory` allows.
     pub(crate) is_over_memory: bool,
     /// Bytes of memory of all clients, while there is a limit.
@@ -128,6 +131,7 @@ impl Shared {
             tracking: Tracking::default(),
             pause: Pause::default(),
             paused: Vec::new(),
+            put_off: PutOffClients::default(),
             is_over_memory: false,
             clients_size: 0,
             eviction: Eviction::default(),

@@ -1,5 +1,7 @@
 //! A turn: all pending commands of all clients, one commit, one sync, then all replies.
 
+mod put_off;
+
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -40,8 +42,6 @@ const BATCH_MAX: usize = 16;
 const WRITTEN_MAX: u64 = 8 << 20;
 /// Bytes of replies in one turn, likewise.
 const REPLIED_MAX: usize = 64 << 20;
-/// Clients whose search for keys goes on in one turn.
-const SEARCHES_MAX: usize = 2;
 /// While more bytes of replies than this wait for a client, it is not read from and its commands wait.
 const OUTPUT_PAUSE: usize = 1 << 20;
 
@@ -53,8 +53,6 @@ struct Budget {
     commands: u64,
     written: u64,
     replied: usize,
-    /// Clients whose search for keys goes on.
-    searches: usize,
 }
 
 /// The clients, and what their commands work on.
@@ -159,7 +157,6 @@ impl<'s> Turns<'s> {
             commands: COMMANDS_MAX,
             written: self.data.written().bytes + WRITTEN_MAX,
             replied: REPLIED_MAX,
-            searches: SEARCHES_MAX,
         };
         let mut failure = self.remove_unasked().err();
         if self.ends_pause() {
@@ -168,6 +165,7 @@ impl<'s> Turns<'s> {
         let changes = self.data.written().changes;
         let pending = self.queue.len();
         let mut left = pending;
+        self.choose_put_off();
         self.end_due_waits();
         // Keys that have expired are waited for.
         if let Err(error) = self.serve_waiting() {
@@ -314,7 +312,7 @@ impl<'s> Turns<'s> {
                 connection.stopped = connection.has_more();
                 return Ok(());
             }
-            if connection.session.search.is_some() && !self.go_on_searching(connection, budget) {
+            if connection.session.put_off.is_some() && !self.go_on(connection) {
                 connection.stopped = true;
                 return Ok(());
             }
@@ -399,32 +397,6 @@ impl<'s> Turns<'s> {
         }
     }
 
-    /// Goes on with the client's search for keys; false: it goes on in the next turn.
-    fn go_on_searching(&mut self, connection: &mut Connection, budget: &mut Budget) -> bool {
-        connection.session.active_ms = self.shared.clock.steady_ms;
-        let Some(mut search) = connection.session.search.take() else { return true };
-        if budget.searches == 0 {
-            connection.session.search = Some(search);
-            return false;
-        }
-        budget.searches -= 1;
-        let advanced = search.advance();
-        if let Ok(false) = advanced {
-            connection.session.search = Some(search);
-            return false;
-        }
-        connection.begin_turn();
-        match advanced {
-            Ok(_) => search.reply(&mut connection.reply),
-            Err(failure) => {
-                self.shared.stats.errors += 1;
-                connection.reply.error(&failure.text());
-            }
-        }
-        count_reply(connection);
-        true
-    }
-
     /// Executes the command just parsed.
     #[inline]
     fn execute_one(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
@@ -461,7 +433,7 @@ impl<'s> Turns<'s> {
         if self.shared.tracking.is_on() {
             invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
         }
-        if session.has_to_wait() || session.search.is_some() {
+        if session.has_to_wait() || session.put_off.is_some() {
             // It will be replied to later.
         } else if session.replies == Replies::On {
             count_reply(connection);
@@ -778,7 +750,7 @@ fn count_reply(connection: &mut Connection) {
 fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: &StoreError) {
     connection.reply.truncate(mark);
     // A command that is not replied to yet has an error for a reply, too.
-    let is_put_off = connection.session.search.take().is_some();
+    let is_put_off = connection.session.put_off.take().is_some();
     if let Face::Items(face) = &connection.face {
         match memcached::failed_turn(face, error) {
             Some(line) => (0..count).for_each(|_| connection.reply.raw(&line)),

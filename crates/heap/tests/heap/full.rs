@@ -20,6 +20,7 @@ struct Top<'h> {
     /// Keeps the leaves of the others.
     shared: Ptr<'h, Slice<Option<Ptr<'h, u64>>>>,
     filler: Ptr<'h, Slice<Option<Ptr<'h, Bytes>>>>,
+    words: Ptr<'h, Slice<u64>>,
 }
 
 const MANY: u64 = 300;
@@ -29,7 +30,7 @@ fn full<'h>(heap: Heap<'h>) -> Ptr<'h, Top<'h>> {
     let top = heap.atomic(|tx| {
         let leaf = tx.alloc(1)?;
         let (many, shared) = (tx.alloc_slice(MANY)?, tx.alloc_slice(MANY)?);
-        let filler = tx.alloc_slice(20_000)?;
+        let (filler, words) = (tx.alloc_slice(20_000)?, tx.alloc_slice(MANY)?);
         let mut leaves = Vec::new();
         for index in 0..MANY {
             let leaf = tx.alloc(index)?;
@@ -43,7 +44,7 @@ fn full<'h>(heap: Heap<'h>) -> Ptr<'h, Top<'h>> {
         let bytes = tx.alloc_bytes(&[1])?;
         tx.set_cell(&filler, 0, Some(bytes))?;
         drop(leaf);
-        let top = tx.alloc(Top { leaves, parent, many, shared, filler })?;
+        let top = tx.alloc(Top { leaves, parent, many, shared, filler, words })?;
         tx.set_root(&top)?;
         Ok::<_, Error>(top)
     });
@@ -122,6 +123,26 @@ fn objects_that_the_program_holds_are_unlinked() {
         let last = held.last().cloned().flatten().ok_or(Error::NoRoot)?;
         drop(held);
         assert_eq!(heap.atomic(|tx| tx.read(&last))?, MANY - 1);
+        Ok(())
+    });
+}
+
+/// A commit that made objects and removed none took the reserve for the words that the log's lane does not hold.
+#[test]
+fn what_takes_room_leaves_the_reserve_to_others() {
+    in_a_full_pool(|heap, top| {
+        // Room for one.
+        heap.atomic(|tx| tx.set(top, Top::PARENT, None))?;
+        let words = heap.atomic(|tx| tx.get(top, Top::WORDS))?;
+        let grown = heap.atomic(|tx| {
+            (0..MANY).try_for_each(|index| tx.set_cell(&words, index, 1))?;
+            let parent = tx.alloc(Parent { leaves: std::array::from_fn(|_| None) })?;
+            tx.set(top, Top::PARENT, Some(parent))
+        });
+        assert!(matches!(grown, Err(Error::Pool(PoolError::PoolFull { .. }))), "{grown:?}");
+        // What changes in place takes room for a time only.
+        heap.atomic(|tx| (0..MANY).try_for_each(|index| tx.set_cell(&words, index, 2)))?;
+        assert_eq!(heap.atomic(|tx| tx.cell(&words, MANY - 1))?, 2);
         Ok(())
     });
 }

@@ -8,12 +8,15 @@ use tembo_kv::Direction;
 
 use crate::collection::opened::{Body, Collection, Family};
 use crate::collection::sorted_set::levels::member_of;
-use crate::dataset::{TOGETHER_MAX, VisitElement};
+use crate::dataset::{TOGETHER, VisitElement};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, push_entry, score_from_order, score_order};
 
 /// A member so near to an end is counted to, not looked for by levels.
 const NEAR_MAX: u64 = 64;
+
+/// Bytes of members that are looked for together at an end, after which no further one is taken.
+const TOGETHER_SIZE_MAX: usize = 16 << 10;
 
 /// Sorted sets, as a type of collection.
 pub(crate) enum SortedSets {}
@@ -403,16 +406,17 @@ impl SortedSet<'_, '_> {
         limit: u64,
     ) -> Result<Vec<(Vec<u8>, f64)>, Failure> {
         let count = limit.min(self.count()) as usize;
-        if self.is_small() || count > TOGETHER_MAX.0 / 4 {
+        if self.is_small() || count > TOGETHER.1 / 4 {
             return self.list(&Span::ALL, direction, limit);
         }
         let id = self.0.set_id();
         if self.0.end_members().held(id, direction, count).is_none() {
+            let together = self.0.end_members().together(id, direction);
             let (mut keys, mut bytes) = (Vec::new(), 0);
             self.visit_keys(&Span::ALL, direction, &mut |key, _| {
                 bytes += key.len();
                 keys.push(key.to_vec());
-                keys.len() < count || keys.len() < TOGETHER_MAX.0 && bytes < TOGETHER_MAX.1
+                keys.len() < count || keys.len() < together && bytes < TOGETHER_SIZE_MAX
             })?;
             self.0.end_members().hold(id, direction, keys);
         }

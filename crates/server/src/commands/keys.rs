@@ -35,7 +35,7 @@ fn keys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     if search.is_paused() {
         let snapshot = context.data.commit_early()?.snapshot()?;
         search.go_on_in(snapshot, context.data.space(db));
-        context.session.search = Some(Box::new(PutOff::Keys(search)));
+        context.put_off(PutOff::Keys(search));
     } else {
         search.reply(reply);
     }

@@ -26,6 +26,6 @@ pub(super) fn list_later(
     let snapshot = context.data.commit_early()?.snapshot()?;
     let space = context.data.spaces.elements[context.session.db];
     let listing = ElementListing::new((snapshot, space), id, (shown, now_ms), reply.apart());
-    context.session.search = Some(Box::new(PutOff::Elements(listing)));
+    context.put_off(PutOff::Elements(listing));
     Ok(())
 }

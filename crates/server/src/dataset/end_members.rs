@@ -2,43 +2,72 @@
 //! search reads a leaf of the store for one as for many.
 //!
 //! What is held is what the store has: the members nearest to the end, without a gap. It follows each change once the store has
-//! it. A copy only, which may be forgotten at any time.
+//! it. A copy only, which may be forgotten at any time. The first time few members are looked for, and each further time twice as
+//! many: so an end that is forgotten before it is asked for again costs little.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use tembo_kv::Direction;
 
-/// Ends that are held.
-const ENDS_MAX: usize = 8;
+/// Sets whose ends are held. When there are more, all are forgotten.
+const SETS_MAX: usize = 128;
 
-/// Members that are looked for at an end together, and their bytes, after which no further one is taken.
-pub(crate) const TOGETHER_MAX: (usize, usize) = (64, 16 << 10);
+/// Members that are looked for at an end together: the first time, and at most.
+pub(crate) const TOGETHER: (usize, usize) = (4, 64);
 
 /// A sorted set: its database and its id.
 type SetId = (usize, u64);
 
 struct End {
-    set: SetId,
-    direction: Direction,
-    /// The keys of the order; that at the end is the first one. Never empty.
+    /// The keys of the order; that at the end is the first one. None: nothing is known.
     keys: VecDeque<Vec<u8>>,
+    /// How many are looked for when it is asked for more than it has.
+    next: usize,
+}
+
+impl Default for End {
+    fn default() -> End {
+        End { keys: VecDeque::new(), next: TOGETHER.0 }
+    }
 }
 
 impl End {
     /// Where a key is, or would be.
-    fn place(&self, key: &[u8]) -> Result<usize, usize> {
-        self.keys.binary_search_by(|held| match self.direction {
+    fn place(&self, direction: Direction, key: &[u8]) -> Result<usize, usize> {
+        self.keys.binary_search_by(|held| match direction {
             Direction::Forward => held[..].cmp(key),
             Direction::Backward => key.cmp(&held[..]),
         })
     }
 }
 
+/// Both ends of a set.
+#[derive(Default)]
+struct BothEnds {
+    first: End,
+    last: End,
+}
+
+impl BothEnds {
+    fn get(&self, direction: Direction) -> &End {
+        match direction {
+            Direction::Forward => &self.first,
+            Direction::Backward => &self.last,
+        }
+    }
+
+    fn get_mut(&mut self, direction: Direction) -> &mut End {
+        match direction {
+            Direction::Forward => &mut self.first,
+            Direction::Backward => &mut self.last,
+        }
+    }
+}
+
 /// The ends that are held.
 #[derive(Default)]
 pub(crate) struct EndMembers {
-    /// That which was looked for last is the last one.
-    ends: Vec<End>,
+    sets: HashMap<SetId, BothEnds>,
 }
 
 impl EndMembers {
@@ -49,50 +78,56 @@ impl EndMembers {
         direction: Direction,
         count: usize,
     ) -> Option<impl Iterator<Item = &[u8]>> {
-        let end = self.ends.iter().find(|end| end.set == set && end.direction == direction)?;
-        (end.keys.len() >= count).then(|| end.keys.iter().take(count).map(|key| &key[..]))
+        let keys = &self.sets.get(&set)?.get(direction).keys;
+        let has_all = !keys.is_empty() && keys.len() >= count;
+        has_all.then(|| keys.iter().take(count).map(|key| &key[..]))
+    }
+
+    /// How many members to look for at an end of which not enough are held.
+    pub(crate) fn together(&self, set: SetId, direction: Direction) -> usize {
+        self.sets.get(&set).map_or(TOGETHER.0, |ends| ends.get(direction).next)
     }
 
     /// Holds the keys at an end: all members are among them or behind.
     pub(crate) fn hold(&mut self, set: SetId, direction: Direction, keys: Vec<Vec<u8>>) {
-        self.ends.retain(|end| end.set != set || end.direction != direction);
-        if keys.is_empty() {
-            return;
+        if self.sets.len() == SETS_MAX && !self.sets.contains_key(&set) {
+            self.sets.clear();
         }
-        if self.ends.len() == ENDS_MAX {
-            self.ends.remove(0);
-        }
-        self.ends.push(End { set, direction, keys: keys.into() });
+        let end = self.sets.entry(set).or_default().get_mut(direction);
+        *end = End { keys: keys.into(), next: TOGETHER.1.min(2 * end.next) };
     }
 
     /// A member was added.
     pub(crate) fn added(&mut self, set: SetId, key: &[u8]) {
-        for end in self.ends.iter_mut().filter(|end| end.set == set) {
+        let Some(ends) = self.sets.get_mut(&set) else { return };
+        for direction in [Direction::Forward, Direction::Backward] {
+            let end = ends.get_mut(direction);
             // Whether it is the next one behind those that are held is not known.
-            if let Err(at) = end.place(key)
+            if let Err(at) = end.place(direction, key)
                 && at < end.keys.len()
             {
                 end.keys.insert(at, key.to_vec());
-                end.keys.truncate(TOGETHER_MAX.0);
+                end.keys.truncate(TOGETHER.1);
             }
         }
     }
 
     /// A member was removed.
     pub(crate) fn removed(&mut self, set: SetId, key: &[u8]) {
-        for end in self.ends.iter_mut().filter(|end| end.set == set) {
+        let Some(ends) = self.sets.get_mut(&set) else { return };
+        for direction in [Direction::Forward, Direction::Backward] {
+            let end = ends.get_mut(direction);
             if end.keys.front().is_some_and(|first| first == key) {
                 end.keys.pop_front();
-            } else if let Ok(at) = end.place(key) {
+            } else if let Ok(at) = end.place(direction, key) {
                 end.keys.remove(at);
             }
         }
-        self.ends.retain(|end| !end.keys.is_empty());
     }
 
     /// Nothing is held any more.
     pub(crate) fn forget(&mut self) {
-        self.ends.clear();
+        self.sets.clear();
     }
 }
 
@@ -148,13 +183,28 @@ mod tests {
         for number in (0..200_u8).rev() {
             members.added(SET, &[number]);
         }
-        assert_eq!(held(&members, Direction::Forward, TOGETHER_MAX.0 + 1), None);
-        let expected: Vec<Vec<u8>> = (0..TOGETHER_MAX.0 as u8).map(|number| vec![number]).collect();
-        assert_eq!(held(&members, Direction::Forward, TOGETHER_MAX.0).unwrap(), expected);
-        for id in 0..ENDS_MAX as u64 {
+        assert_eq!(held(&members, Direction::Forward, TOGETHER.1 + 1), None);
+        let expected: Vec<Vec<u8>> = (0..TOGETHER.1 as u8).map(|number| vec![number]).collect();
+        assert_eq!(held(&members, Direction::Forward, TOGETHER.1).unwrap(), expected);
+        for id in 1..SETS_MAX as u64 {
             members.hold((1, id), Direction::Forward, vec![b"a".to_vec()]);
         }
+        assert!(held(&members, Direction::Forward, 1).is_some());
+        members.hold((1, 0), Direction::Backward, vec![b"a".to_vec()]);
         assert_eq!(held(&members, Direction::Forward, 1), None);
-        assert!(members.held((1, 0), Direction::Forward, 1).is_some());
+        assert!(members.held((1, 0), Direction::Backward, 1).is_some());
+    }
+
+    #[test]
+    fn the_more_often_an_end_is_looked_at_the_more_are_looked_for() {
+        let mut members = EndMembers::default();
+        for expected in [4, 8, 16, 32, 64, 64] {
+            assert_eq!(members.together(SET, Direction::Backward), expected);
+            members.hold(SET, Direction::Backward, vec![b"a".to_vec()]);
+            members.removed(SET, b"a");
+        }
+        assert_eq!(members.together(SET, Direction::Forward), 4);
+        members.forget();
+        assert_eq!(members.together(SET, Direction::Backward), 4);
     }
 }

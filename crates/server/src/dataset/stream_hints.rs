@@ -3,13 +3,15 @@
 //!
 //! A block that is held is what the store has: it is forgotten when it changes. All of it may be forgotten at any time.
 
+use std::collections::HashMap;
+
 use crate::format::{STREAM_BLOCK_SIZE, StreamBlock, StreamId, UnknownLayout};
 
 /// A block of more bytes is not held: one large entry.
 const BLOCK_MAX: usize = 4 * STREAM_BLOCK_SIZE;
 
-/// Groups of which is known where their pending entries end.
-const GROUPS_MAX: usize = 16;
+/// Groups of which is known where their pending entries end: some 100 KiB. When there are more, all are forgotten.
+const GROUPS_MAX: usize = 1024;
 
 /// A stream: its database and its id.
 type StreamOf = (usize, u64);
@@ -27,13 +29,6 @@ struct ReadBlock {
     read: (StreamId, usize),
 }
 
-/// A group of a stream by its number. None of its pending entries is behind the id.
-struct PendingUpTo {
-    of: StreamOf,
-    group: u64,
-    last: StreamId,
-}
-
 /// How far a visit has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visited {
@@ -49,7 +44,8 @@ pub(crate) enum Visited {
 #[derive(Default)]
 pub(crate) struct StreamHints {
     block: Option<ReadBlock>,
-    pending: Vec<PendingUpTo>,
+    /// Groups of streams by their numbers. None of a group's pending entries is behind the id.
+    pending: HashMap<(StreamOf, u64), StreamId>,
 }
 
 impl StreamHints {
@@ -106,26 +102,22 @@ impl StreamHints {
     /// Whether it is known of an entry that it is not pending for a group; `None`: it is not known up to where the group has
     /// pending entries.
     pub(crate) fn is_behind_pending(&self, of: StreamOf, group: u64, id: StreamId) -> Option<bool> {
-        self.pending
-            .iter()
-            .find(|known| (known.of, known.group) == (of, group))
-            .map(|known| id > known.last)
+        self.pending.get(&(of, group)).map(|last| id > *last)
     }
 
     /// The group has no pending entry behind that one.
     pub(crate) fn found_pending(&mut self, of: StreamOf, group: u64, last: StreamId) {
-        self.pending.retain(|known| (known.of, known.group) != (of, group));
-        if self.pending.len() == GROUPS_MAX {
-            self.pending.remove(0);
+        let is_new = !self.pending.contains_key(&(of, group));
+        if is_new && self.pending.len() == GROUPS_MAX {
+            self.pending.clear();
         }
-        self.pending.push(PendingUpTo { of, group, last });
+        self.pending.insert((of, group), last);
     }
 
     /// An entry becomes pending for a group.
     pub(crate) fn added_pending(&mut self, of: StreamOf, group: u64, id: StreamId) {
-        for known in self.pending.iter_mut().filter(|known| (known.of, known.group) == (of, group))
-        {
-            known.last = known.last.max(id);
+        if let Some(last) = self.pending.get_mut(&(of, group)) {
+            *last = id.max(*last);
         }
     }
 
@@ -202,6 +194,13 @@ mod tests {
         hints.added_pending(OF, 1, id(6));
         assert_eq!(hints.is_behind_pending(OF, 1, id(7)), Some(false));
         assert_eq!(hints.is_behind_pending(OF, 2, id(9)), Some(true));
+        // One of a full table is renewed in its place; one more takes the place of all.
+        (3..=GROUPS_MAX as u64).for_each(|group| hints.found_pending(OF, group, id(1)));
+        hints.found_pending(OF, 1, id(8));
+        assert_eq!(hints.is_behind_pending(OF, 2, id(9)), Some(true));
+        hints.found_pending((1, 7), 1, id(2));
+        assert_eq!(hints.is_behind_pending(OF, 2, id(9)), None);
+        assert_eq!(hints.is_behind_pending((1, 7), 1, id(3)), Some(true));
         hints.forget();
         assert_eq!(hints.is_behind_pending(OF, 2, id(9)), None);
     }

@@ -6,9 +6,9 @@ use crate::args::Args;
 use crate::clients::Clients;
 use crate::dataset::Dataset;
 use crate::failure::Outcome;
+use crate::put_off::PutOff;
 use crate::reply::Reply;
 use crate::session::Session;
-use crate::put_off::PutOff;
 use crate::shared::Shared;
 
 /// What a command works on.

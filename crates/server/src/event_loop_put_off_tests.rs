@@ -38,7 +38,8 @@ fn elements_of_a_large_collection_are_read_beside_other_clients() {
             reader.write_all(format!("{before}{command}\r\nPING\r\n").as_bytes()).unwrap();
             replies(event_loop, &mut reader, 2);
             let mut turns = 0;
-            while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.put_off.is_some()) {
+            while event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.put_off.is_some())
+            {
                 let change =
                     "SADD set x0\r\nHSET hash x0 v\r\nSREM set e06999\r\nHDEL hash e06999\r\n";
                 other.write_all(change.as_bytes()).unwrap();

@@ -14,9 +14,10 @@ use crate::nvtree::fast;
 use crate::nvtree::fast::SLACK;
 use crate::nvtree::format::{BLOCK_MIN, DELTA_MAX};
 use crate::nvtree::how::How;
-use crate::nvtree::image::ORPHANED;
+use crate::nvtree::image::{ORPHANED, compare};
 use crate::nvtree::leaf::{
-    Element, FREE, Guard, LONG, Meta, STALE, Shape, Slots, TOMB, line, place_of, print, write,
+    Element, FREE, Guard, LONG, Meta, STALE, Shape, Slots, TOMB, line, place_of, print, read,
+    read_of, write,
 };
 use crate::nvtree::leaves::{Found, Leaves, Reached, Spot, Wanted};
 use crate::record::record_size;
@@ -350,13 +351,14 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
     let leaf = &spot.leaf;
     let (bases, (element, meta)) = (leaf.bases()?, leaf.element(slot)?);
     let start = meta.stamp(bases).version();
-    let key = leaf.key_of(&element)?;
-    let placed = leaf.place(&key, spot.traits)?;
-    let mut end = u64::MAX;
+    let (lines, mut end) = (leaf.all_lines()?, u64::MAX);
     for other in spot.prints.used(leaf.lines()) {
-        let (element, meta) = leaf.element(other)?;
-        let version = meta.stamp(bases).version();
-        if version > start && version < end && leaf.is_of(&element, &placed)? {
+        let (number, at) = place_of(other);
+        let Some(line) = lines.get(number) else { continue };
+        // Mostly it is another key's, which its word says.
+        let Some(newer) = read_of(line, at, element.key, element.shape) else { continue };
+        let version = read(line, at).1.stamp(bases).version();
+        if version > start && version < end && compare(leaf, &element, &newer)?.is_eq() {
             end = version;
         }
     }

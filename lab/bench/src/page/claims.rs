@@ -192,11 +192,7 @@ const REASONS: &[(&str, &str, &str)] = &[
         "",
         "the NV-Store is a library and Redis a server: sockets are most of the paper's factor",
     ),
-    (
-        "mars-3.8",
-        "8 threads to 4",
-        "both say that more threads bring ARIES next to nothing",
-    ),
+    ("mars-3.8", "8 threads to 4", "both say that more threads bring ARIES next to nothing"),
     (
         "nvheaps-programs",
         "TX to C-TX",

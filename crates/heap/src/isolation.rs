@@ -60,9 +60,13 @@ impl<L: Layer> Access<'_, L> {
     }
 
     /// Validates, if another has committed since the transaction began, or since it did so last. The caller has locked the ledger, so
-    /// that none does.
+    /// that none does. Then the clock says that this one begins: see [`view`](crate::view).
     pub(crate) fn validate_last(&mut self) -> Result<(), Error> {
-        if self.arena.ownership.now() == self.start { Ok(()) } else { self.validate() }
+        if self.arena.ownership.now() != self.start {
+            self.validate()?;
+        }
+        self.arena.ownership.next();
+        Ok(())
     }
 
     /// Owns an object that it will change, and keeps it.

@@ -8,6 +8,7 @@
 //!   Heap<'h>        one use of a heap; 'h is its brand
 //!     │ atomic(|tx| …)                     HeapFile::base(|heap| …), Heap::safe(|heap| …)
 //!   Transaction<'h> reads and changes; redo in memory                    access.rs, notes.rs, isolation.rs; layer.rs, session.rs
+//!     │ view()                             reads only, and follows pointers without counting them    plain.rs, view.rs
 //!     │ commit                             checkpoint                    commit.rs
 //!   settlement      counts, orphans, the doomed: what follows            settlement.rs, upkeep.rs
 //!     │ one operation of the pool's log
@@ -60,6 +61,7 @@ mod tenant;
 mod types;
 mod under_way;
 mod upkeep;
+mod view;
 mod weak;
 
 pub use access::{Access, Transaction};
@@ -77,3 +79,4 @@ pub use tembo_heap_derive::Persist;
 pub use tembo_pool::PoolOptions;
 pub use tenant::kinds;
 pub use types::{TypeEntry, TypeInfo};
+pub use view::{Link, Ref, Seen, View};

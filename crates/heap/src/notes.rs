@@ -37,6 +37,8 @@ pub(crate) struct Notes {
     pub(crate) known: Known,
     pub(crate) kinds: Kinds,
     pub(crate) scratch: Vec<u64>,
+    /// Words of the object that a [view](crate::View) has looked at last.
+    pub(crate) seen: Vec<u64>,
     /// Words that are stored, and what is there.
     pub(crate) stored: (Vec<u64>, Vec<u64>),
     /// The heap of which the numbers are.
@@ -67,7 +69,7 @@ impl Notes {
         self.owned.clear();
         empty(&mut self.renewed);
         self.known.clear();
-        for words in [&mut self.scratch, &mut self.stored.0, &mut self.stored.1] {
+        for words in [&mut self.scratch, &mut self.seen, &mut self.stored.0, &mut self.stored.1] {
             words.clear();
             words.shrink_to(KEPT_MAX);
         }

@@ -16,7 +16,7 @@ const OWNED: u64 = 1;
 /// The table.
 pub(crate) struct Ownership {
     records: Box<[AtomicU64]>,
-    /// The version of the last commit.
+    /// The version of the last commit, or of the one that is being made.
     clock: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl Ownership {
         self.records[index].store(version << 1, Ordering::SeqCst);
     }
 
-    /// The version of a commit.
+    /// The version of a commit, or of its beginning.
     pub(crate) fn next(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst) + 1
     }

@@ -217,18 +217,29 @@ pub struct Reader<'r, 'h> {
     at: usize,
     arena: &'h Arena,
     counts: bool,
+    has_counted: bool,
 }
 
 impl<'r, 'h> Reader<'r, 'h> {
     #[inline]
     pub(crate) fn new(words: &'r [u64], arena: &'h Arena, counts: bool) -> Reader<'r, 'h> {
-        Reader { words, at: 0, arena, counts }
+        Reader { words, at: 0, arena, counts, has_counted: false }
     }
 
     /// Whether pointers that are read are counted.
     #[inline]
     pub(crate) fn counts(&self) -> bool {
         self.counts
+    }
+
+    pub(crate) fn note_counted(&mut self) {
+        self.has_counted = true;
+    }
+
+    /// Whether a pointer was counted.
+    #[inline]
+    pub(crate) fn has_counted(&self) -> bool {
+        self.has_counted
     }
 
     #[inline]

@@ -105,6 +105,28 @@
 //! # ; Ok::<(), Error>(())
 //! ```
 //!
+//! **A pointer of a view that escapes**, or that is followed after a change:
+//! ```compile_fail
+//! # use tembo_heap::{Error, HeapFile};
+//! # let file = HeapFile::volatile(&Default::default())?;
+//! file.enter(|heap| {
+//!     let mut escaped = None;
+//!     heap.atomic(|tx| { escaped = tx.view().root::<u64>()?; Ok::<_, Error>(()) })
+//! })
+//! # ; Ok::<(), Error>(())
+//! ```
+//! ```compile_fail,E0499
+//! # use tembo_heap::{Error, HeapFile};
+//! # let file = HeapFile::volatile(&Default::default())?;
+//! file.enter(|heap| heap.atomic(|tx| {
+//!     let mut view = tx.view();
+//!     let root = view.root::<u64>()?;
+//!     tx.alloc(1_u64)?;
+//!     view.keep(root.ok_or(Error::NoRoot)?).map(drop)
+//! }))
+//! # ; Ok::<(), Error>(())
+//! ```
+//!
 //! **A field of another type, or of another object's type**:
 //! ```compile_fail,E0308
 //! # use tembo_heap::{Error, HeapFile, Persist};

@@ -13,6 +13,7 @@ mod soundness;
 mod threads;
 mod transactions;
 mod versions;
+mod views;
 
 use tembo_heap::{HeapFile, PoolOptions};
 use tembo_pool::Pool;

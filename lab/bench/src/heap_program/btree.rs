@@ -139,16 +139,14 @@ impl<M: Memory<WORDS, LINKS>> Tree<'_, M> {
     }
 
     fn has(&mut self, key: u64) -> Result<bool, M::Fault> {
-        let mut at = self.0.head(ROOT)?;
-        while let Some(link) = at {
-            let node = self.node(&link)?;
+        let mut has = false;
+        self.0.visit(ROOT, |data| {
+            let node = Node { data: *data };
             let (place, is_here) = node.place(key);
-            if is_here || node.is_leaf() {
-                return Ok(is_here);
-            }
-            at = self.0.link(&link, place)?;
-        }
-        Ok(false)
+            has = is_here;
+            (!is_here && !node.is_leaf()).then_some(place)
+        })?;
+        Ok(has)
     }
 
     fn insert(&mut self, key: u64) -> Result<(), M::Fault> {

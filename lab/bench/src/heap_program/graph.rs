@@ -52,13 +52,10 @@ pub(super) fn neighbours<M: Memory<BLOCK, 1>>(
     out: &mut Vec<u32>,
 ) -> Result<(), M::Fault> {
     out.clear();
-    let mut at = memory.head(of)?;
-    while let Some(block) = at {
-        let data = memory.data(&block)?;
+    memory.visit(of, |data| {
         out.extend(data[1..].iter().take(data[0] as usize).map(|to| *to as u32));
-        at = memory.link(&block, 0)?;
-    }
-    Ok(())
+        Some(0)
+    })
 }
 
 /// Adds a neighbour, which is not there.

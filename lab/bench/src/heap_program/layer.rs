@@ -8,7 +8,7 @@ use tembo_heap::{
 };
 
 use super::load::{Extent, Measured, measured};
-use super::memory::{Form, Memory, Program, Store, Work};
+use super::memory::{Form, Memory, Program, Store, WAY, Way, Work};
 use crate::Error;
 use crate::heap_bed::HeapBed;
 
@@ -193,6 +193,45 @@ impl<'h, A: Freeing, const D: usize, const L: usize> Memory<D, L> for InUse<'_, 
         to: Option<Self::Link>,
     ) -> Result<(), HeapError> {
         self.tx.set(object, link(at), to)
+    }
+
+    fn visit(
+        &mut self,
+        head: usize,
+        mut next: impl FnMut(&[u64; D]) -> Option<usize>,
+    ) -> Result<(), HeapError> {
+        let mut view = self.tx.view();
+        let heads = view.at(&self.arrays.heads[head / PART])?;
+        let mut at = view.follow_cell(heads, (head % PART) as u64)?;
+        while let Some(node) = at {
+            let mut node = view.look(node)?;
+            at = match next(&node.get(Node::DATA)?) {
+                Some(at) => node.follow(link(at))?,
+                None => None,
+            };
+        }
+        Ok(())
+    }
+
+    fn way(
+        &mut self,
+        head: usize,
+        mut next: impl FnMut(&[u64; D]) -> Option<usize>,
+    ) -> Result<Way<Self::Link>, HeapError> {
+        let mut view = self.tx.view();
+        let heads = view.at(&self.arrays.heads[head / PART])?;
+        let (mut passed, mut at) = (Vec::with_capacity(WAY), None);
+        let mut below = view.follow_cell(heads, (head % PART) as u64)?;
+        while let Some(here) = below {
+            let mut node = view.look(here)?;
+            let Some(side) = next(&node.get(Node::DATA)?) else {
+                at = Some(view.keep(here)?);
+                break;
+            };
+            below = node.follow(link(side))?;
+            passed.push((view.keep(here)?, side));
+        }
+        Ok((passed, at))
     }
 
     fn free(&mut self, object: Self::Link) -> Result<(), HeapError> {

@@ -14,6 +14,12 @@ pub(crate) struct Form {
     pub(crate) objects: usize,
 }
 
+/// Objects that a way passes, about.
+pub(super) const WAY: usize = 48;
+
+/// See [`Memory::way`].
+pub(crate) type Way<Link> = (Vec<(Link, usize)>, Option<Link>);
+
 /// Two arrays, and objects of `D` words and `L` links. What is done in one call of [`Store::atomic`] happens together.
 pub(crate) trait Memory<const D: usize, const L: usize> {
     /// Refers to an object.
@@ -44,6 +50,40 @@ pub(crate) trait Memory<const D: usize, const L: usize> {
         at: usize,
         to: Option<Self::Link>,
     ) -> Result<(), Self::Fault>;
+
+    /// Goes from object to object, beginning where a link of the array leads. `next` is given the words of an object, and says which of its
+    /// links is followed; `None`: that is the last one.
+    fn visit(
+        &mut self,
+        head: usize,
+        mut next: impl FnMut(&[u64; D]) -> Option<usize>,
+    ) -> Result<(), Self::Fault> {
+        let mut at = self.head(head)?;
+        while let Some(object) = at {
+            let data = self.data(&object)?;
+            at = match next(&data) {
+                Some(link) => self.link(&object, link)?,
+                None => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// The same; the objects that were passed, each with the link that was followed, and the one for which `next` has said `None`, if there
+    /// is one.
+    fn way(
+        &mut self,
+        head: usize,
+        mut next: impl FnMut(&[u64; D]) -> Option<usize>,
+    ) -> Result<Way<Self::Link>, Self::Fault> {
+        let (mut passed, mut at) = (Vec::with_capacity(WAY), self.head(head)?);
+        while let Some(object) = at {
+            let Some(link) = next(&self.data(&object)?) else { return Ok((passed, Some(object))) };
+            at = self.link(&object, link)?;
+            passed.push((object, link));
+        }
+        Ok((passed, None))
+    }
 
     /// An object to which nothing refers any more. Where objects are freed by themselves it does nothing.
     fn free(&mut self, object: Self::Link) -> Result<(), Self::Fault>;

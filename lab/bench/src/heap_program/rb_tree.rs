@@ -62,16 +62,11 @@ impl<M: Memory<2, 2>> Tree<'_, M> {
     }
 
     fn toggle(&mut self, key: u64) -> Result<u64, M::Fault> {
-        let (mut way, mut at) = (Vec::with_capacity(48), self.0.head(ROOT)?);
-        while let Some(node) = at {
-            let [here, _] = self.0.data(&node)?;
-            if here == key {
-                self.remove(way, node)?;
-                return Ok(0);
-            }
-            let side = usize::from(key > here);
-            at = self.0.link(&node, side)?;
-            way.push((node, side));
+        let side = |[here, _]: &[u64; 2]| (*here != key).then(|| usize::from(key > *here));
+        let (way, found) = self.0.way(ROOT, side)?;
+        if let Some(node) = found {
+            self.remove(way, node)?;
+            return Ok(0);
         }
         let node = self.0.make([key, RED], [None, None])?;
         self.hang(&way, way.len(), Some(node))?;

@@ -28,7 +28,9 @@ pub struct Forest {
     /// A leaf's number is its offset without so many bits.
     pub(crate) leaf_bits: u32,
     /// Lines of elements in a leaf.
-    pub(crate) lines: usize,
+    pub(crate) lines: u8,
+    /// A bit for each of its slots.
+    pub(crate) all_slots: u64,
     /// Entries in a node.
     pub(crate) capacity: usize,
     /// Side-cars made in an earlier dead epoch are made anew: raised when versions die.
@@ -70,13 +72,16 @@ impl Forest {
         let leaves = |bytes: u64| (bytes >> leaf_bits) as usize;
         let old_end = pool.usage().frontier;
         let (len, old) = (leaves(size_max), leaves(old_end));
+        let lines = lines_in(pool.geometry().node_size.into());
         Ok(Forest {
             sides: SideTable::new(leaf_bits, size_max),
             nodes: Arc::new(Arena::new(len, old)?),
             directories: OnceLock::new(),
             leaves: Table::new(len).map_err(tembo_pool::Error::from)?,
             leaf_bits,
-            lines: lines_in(pool.geometry().node_size.into()),
+            // Not more than a leaf has at most.
+            lines: lines as u8,
+            all_slots: nvtree::all_slots(lines),
             capacity: capacity(pool.geometry().node_size.into()),
             pool,
             dead_epoch: AtomicU32::new(1),

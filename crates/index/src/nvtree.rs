@@ -90,7 +90,7 @@ use self::format::{CELL_SIZE, LEAF_MAGIC, LeafHeader, TreeCell, cell_magic, reco
 pub(crate) use self::how::How;
 pub(crate) use self::inner::Arena;
 use self::leaf::Leaf;
-pub(crate) use self::leaf::{Side, hash};
+pub(crate) use self::leaf::{Side, all_slots, hash};
 pub(crate) use self::leaves::DirectoryMemory;
 use self::leaves::{Leaves, Wanted};
 use self::read::Sought;
@@ -265,6 +265,10 @@ impl NvTree {
         if self.reads_long.load(Ordering::Relaxed) {
             return None;
         }
+        if key.len() > 8 {
+            let room = (room, &self.reads_long);
+            return read::copy_long::<SCATTERED>(&self.leaves, key, version, room);
+        }
         let (wanted, mut reached) = (Wanted::new(key), None);
         match fast::get_fast::<SCATTERED>(&self.leaves, wanted, version, &mut reached) {
             Some(value) => Some(value),
@@ -280,11 +284,17 @@ impl NvTree {
         view: View<'_>,
     ) -> Result<Option<Value<'_>>, Error> {
         let (wanted, mut reached) = (Wanted::new(key), None);
-        let found =
-            match fast::get_fast::<SCATTERED>(&self.leaves, wanted, view.version, &mut reached) {
-                Some(value) => value,
-                None => read::lookup(&self.leaves, wanted, reached, view)?,
-            };
+        let found = if key.len() > 8 {
+            // Not tried by the fast path, which is for keys that stand in their words.
+            reached = self.leaves.leaf_fast::<SCATTERED>(wanted);
+            None
+        } else {
+            fast::get_fast::<SCATTERED>(&self.leaves, wanted, view.version, &mut reached)
+        };
+        let found = match found {
+            Some(value) => value,
+            None => read::lookup(&self.leaves, wanted, reached, view)?,
+        };
         if self.reads_long.load(Ordering::Relaxed)
             && found.is_some_and(|value| value.len() <= ValueRoom::LEN)
         {

@@ -136,6 +136,15 @@ pub(crate) fn read_unverified(
     forest: &Forest,
     record: Object,
 ) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
+    read_parts(forest, record)
+}
+
+/// As [`read_unverified`], where many are read one after another.
+#[inline(always)]
+pub(crate) fn read_parts(
+    forest: &Forest,
+    record: Object,
+) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
     // The whole object once: what lies in it is found without looking at the region's end again.
     let object = forest.region().media_bytes(record.offset(), record.size())?;
     let front = front(forest.records()) as usize;

@@ -60,7 +60,7 @@ impl<'p> Value<'p> {
     }
 
     /// A copy, in `room` if it does not fit into a word; `None`: it is longer than that.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copied<'r>(&self, room: &'r mut ValueRoom) -> Option<Value<'r>> {
         match self.0.borrowed() {
             Borrowed::Inline { word, len } => Some(Value::copy(word, len)),

@@ -17,7 +17,7 @@ pub(super) use self::block::write_blocks;
 pub(super) use self::carry::carry;
 pub(super) use self::clean::{clean, erase_slots};
 use self::general::{change_any, inline};
-use self::record::change_record;
+use self::record::{change_record, len_of, put_record, remove_long};
 pub(super) use self::space::{reserve_lines, reserve_structure};
 use crate::nvtree::fast::{Effect, change_fast, put_fast};
 use crate::nvtree::how::How;
@@ -33,13 +33,56 @@ pub(crate) fn change<const SCATTERED: bool>(
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
     op.key()?;
+    // First, and alone: this is inlined into all that change a tree.
     if let Op::Put { key, value } = op
         && let Some(word) = eight(value)
         && let Some(existed) = put_fast::<SCATTERED>(leaves, key, word, how, writer)
     {
         return Ok(existed);
     }
-    change_in_time::<SCATTERED>(leaves, op, how, writer)
+    change_otherwise::<SCATTERED>(leaves, op, how, writer)
+}
+
+/// As `change`, of what is no put of eight bytes, and of such a put that was tried.
+#[inline(never)]
+fn change_otherwise<const SCATTERED: bool>(
+    leaves: &Leaves,
+    op: Op<'_>,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<bool, Error> {
+    let done = match op {
+        Op::Put { key, value } if len_of(value) > 8 => {
+            put_record::<SCATTERED>(leaves, key, value, how, writer)
+        }
+        Op::Put { .. } => None,
+        Op::Remove { key } if key.len() > 8 => remove_long::<SCATTERED>(leaves, key, how, writer),
+        Op::Remove { key } => remove_word::<SCATTERED>(leaves, key, how, writer),
+    };
+    match done {
+        Some(existed) => Ok(existed),
+        None => change_in_time::<SCATTERED>(leaves, op, how, writer),
+    }
+}
+
+/// Removes a key that is no longer than a word, if a fast path can; whether it was there. `None`: it cannot, or something
+/// was quicker, and nothing has changed.
+#[inline(never)]
+fn remove_word<const SCATTERED: bool>(
+    leaves: &Leaves,
+    key: &[u8],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let (wanted, mut reached) = (Wanted::new(key), None);
+    let effect = Effect::Remove;
+    match change_fast::<SCATTERED>(leaves, wanted, effect, how, writer, &mut reached) {
+        Some(existed) => Some(existed),
+        None => {
+            reached?;
+            change_record(leaves, Op::Remove { key }, wanted, how, writer, &mut reached)
+        }
+    }
 }
 
 /// As `change`, if it takes more than one attempt.
@@ -52,23 +95,26 @@ fn change_in_time<const SCATTERED: bool>(
 ) -> Result<bool, Error> {
     let (Op::Put { key, .. } | Op::Remove { key }) = op;
     let wanted = Wanted::new(key);
-    // Eight bytes were tried before.
-    let effect = match op {
-        Op::Remove { .. } => Some(Effect::Remove),
-        Op::Put { value, .. } if eight(value).is_some() => None,
-        Op::Put { value, .. } => short(value),
+    // Eight bytes were tried before; removals and long values by all fast paths.
+    let (effect, mut is_tried) = match op {
+        Op::Remove { .. } => (Some(Effect::Remove), true),
+        Op::Put { value, .. } if eight(value).is_some() => (None, false),
+        Op::Put { value, .. } => (short(value), len_of(value) > 8),
     };
     loop {
         let mut reached = None;
-        if let Some(effect) = effect
+        if let Some(effect) = effect.filter(|_| !is_tried)
             && let Some(existed) =
                 change_fast::<SCATTERED>(leaves, wanted, effect, how, writer, &mut reached)
         {
             return Ok(existed);
         }
-        if let Some(existed) = change_record(leaves, op, wanted, how, writer, &mut reached) {
+        if !is_tried
+            && let Some(existed) = change_record(leaves, op, wanted, how, writer, &mut reached)
+        {
             return Ok(existed);
         }
+        is_tried = false;
         let mut block = None;
         if let Some(existed) = change_any(leaves, op, (wanted, reached), how, writer, &mut block)? {
             return Ok(existed);
@@ -105,6 +151,6 @@ fn eight(value: &[&[u8]]) -> Option<u64> {
 
 /// The effect of a short value.
 fn short(value: &[&[u8]]) -> Option<Effect> {
-    let len = value.iter().map(|part| part.len()).sum();
+    let len = len_of(value);
     (len <= 8).then(|| Effect::Put(inline(value), len))
 }

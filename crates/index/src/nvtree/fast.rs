@@ -10,8 +10,7 @@ use tembo_pmem::prefetch;
 use crate::nvtree::format::{DELTA_MAX, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::leaf::{
-    Element, FREE, Leaf, Meta, STALE, Slots, TOMB, all_slots, has_record, line, place_of, print,
-    write,
+    Element, FREE, Leaf, Meta, STALE, Slots, TOMB, has_record, line, place_of, print, write,
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::{Value, Writer};
@@ -40,9 +39,9 @@ pub(crate) fn get_fast<'f, const SCATTERED: bool>(
     reached: &mut Option<Reached<'f>>,
 ) -> Option<Option<Value<'static>>> {
     let at = leaves.leaf_fast::<SCATTERED>(wanted)?;
-    let Reached { leaf: Leaf { side, .. }, lines, moment } = at;
+    let Reached { leaf: leaf @ Leaf { side, .. }, lines, moment } = at;
     let (bytes, traits) = side.bytes();
-    let matching = bytes.equal(print(wanted.hash)) & all_slots(lines.len());
+    let matching = bytes.equal(print(wanted.hash)) & leaf.all_slots();
     let looked = match wanted.simple(traits) {
         Some(simple) if side.newest() <= version => match simple.find(Slots(matching), lines) {
             None => Some(None),
@@ -84,11 +83,11 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
     let found = leaves.leaf_fast::<SCATTERED>(wanted)?;
-    let Reached { leaf: Leaf { side, .. }, lines, moment } = found;
+    let Reached { leaf: leaf @ Leaf { side, .. }, lines, moment } = found;
     side.prefetch_rest();
     // Where its line is full, an element lies in the next, and the new one will.
     prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len()) + 1));
-    let (all, own) = (all_slots(lines.len()), print(wanted.hash));
+    let (all, own) = (leaf.all_slots(), print(wanted.hash));
     let (bytes, traits) = side.bytes();
     let (matching, ended_or_free) = (bytes.equal(own) & all, bytes.at_most(STALE) & all);
     let Some(simple) = wanted.simple(traits) else {

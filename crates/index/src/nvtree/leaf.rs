@@ -14,7 +14,7 @@ pub(crate) use self::prints::{
 };
 pub(crate) use self::side::{Guard, Moment, Order, Side, Traits};
 pub(crate) use self::slot::{
-    erase, has_record, owns, place_of, publish, read, read_element, read_of, read_slot, write,
+    erase, has_record, owned, place_of, publish, read, read_element, read_of, read_slot, write,
     write_all,
 };
 use super::format::{
@@ -23,7 +23,9 @@ use super::format::{
 use super::inner::{LeafId, Lows};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::record::{common, has_key, head, read_key, read_record, read_unverified};
+use crate::record::{
+    common, has_key, head, read_key, read_parts, read_record, read_unverified, verify_once,
+};
 use crate::{Error, Forest, Value};
 
 /// A leaf of a forest, which need not be one: every read is checked.
@@ -101,12 +103,18 @@ impl<'f> Leaf<'f> {
 
     #[inline]
     pub(crate) fn lines(&self) -> usize {
-        self.forest.lines
+        self.forest.lines.into()
+    }
+
+    /// A bit for each of its slots.
+    #[inline]
+    pub(crate) fn all_slots(&self) -> u64 {
+        self.forest.all_slots
     }
 
     #[inline]
     pub(crate) fn slots(&self) -> usize {
-        self.forest.lines * SLOTS_PER_LINE
+        self.lines() * SLOTS_PER_LINE
     }
 
     #[inline]
@@ -326,6 +334,7 @@ impl<'f> Leaf<'f> {
 
     /// The value of an element, for a reader, and its whole key, which takes the place of what `key` has. A record is
     /// looked at once for both.
+    #[inline(always)]
     pub(crate) fn read_entry(
         &self,
         element: &Element,
@@ -333,7 +342,8 @@ impl<'f> Leaf<'f> {
     ) -> Result<Value<'f>, Error> {
         key.clear();
         if let (None, Some(record)) = (element.shape.key_len(), element.record()) {
-            let (own, value) = read_record(self.forest, record)?;
+            verify_once(self.forest, record)?;
+            let (own, value) = read_parts(self.forest, record)?;
             own.append_to(key);
             return Ok(Value::in_pool(value));
         }

@@ -11,4 +11,4 @@ pub(super) use self::changed::changed_after;
 pub(super) use self::changes::visit_changes;
 pub(super) use self::lookup::{bring_near, lookup};
 pub(super) use self::scan::{Sought, scan};
-pub(super) use self::unpinned::copy_newest;
+pub(super) use self::unpinned::{copy_long, copy_newest};

@@ -1,6 +1,9 @@
 //! Of a simple leaf, one sort of numbers finds what lists of elements find of any leaf. And the directory of scattered keys is
 //! right at every time, and mostly there.
 #![allow(clippy::unwrap_used)]
+
+mod alike;
+
 use std::sync::Arc;
 
 use tembo_pool::{Geometry, Pool, PoolOptions};

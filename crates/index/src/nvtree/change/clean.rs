@@ -9,7 +9,7 @@ use crate::nvtree::format::SLOTS_PER_LINE;
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, is_needed, set};
-use crate::nvtree::leaf::{FREE, Guard, Leaf, Slots, erase, owns, place_of};
+use crate::nvtree::leaf::{FREE, Guard, Leaf, Slots, erase, owned};
 use crate::{Error, Retired, Writer};
 
 /// Erases what no version needs; what is left. The caller holds the lock and has reserved.
@@ -65,8 +65,8 @@ fn retire_and_erase(
         let Some(object) = seen.element.record() else { continue };
         let later = all.iter().skip_while(|other| other.slot != seen.slot).skip(1);
         let mut again = later.map(|other| other.element.record());
-        let others = prints.used(leaf.lines());
-        let others = others.filter(|slot| all.iter().all(|seen| seen.slot != *slot));
+        let own = all.iter().fold(0, |own, seen| own | bit(seen.slot));
+        let others = Slots(prints.used(leaf.lines()).0 & !own);
         if !again.any(|record| record == Some(object)) && !is_shared(leaf, others, object)? {
             let start = seen.stamp.version();
             writer.retired.push(Retired { object, start, end: version });
@@ -95,8 +95,12 @@ fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
 
 /// As [`erase_all`], of these.
 pub(crate) fn erase_slots(leaf: &Leaf<'_>, slots: &[usize]) -> Result<(), Error> {
-    let bit = |slot: usize| 1_u64.checked_shl(slot as u32).unwrap_or(0);
     erase_all(leaf, Slots(slots.iter().fold(0, |all, &slot| all | bit(slot))))
+}
+
+/// The bit of a slot; of none that a leaf has, no bit.
+fn bit(slot: usize) -> u64 {
+    1_u64.checked_shl(slot as u32).unwrap_or(0)
 }
 
 /// Empties slots in which nothing is that counts, and flushes their lines.
@@ -113,15 +117,14 @@ pub(crate) fn erase_all(leaf: &Leaf<'_>, slots: Slots) -> Result<(), Error> {
 }
 
 /// Whether an element in one of the slots, or the history, refers to the record.
-pub(crate) fn is_shared(
-    leaf: &Leaf<'_>,
-    slots: impl Iterator<Item = usize>,
-    record: Object,
-) -> Result<bool, Error> {
-    let lines = leaf.all_lines()?;
-    let mut owners = slots.map(place_of);
-    if owners.any(|(number, at)| lines.get(number).is_some_and(|line| owns(line, at, record))) {
-        return Ok(true);
+pub(crate) fn is_shared(leaf: &Leaf<'_>, slots: Slots, record: Object) -> Result<bool, Error> {
+    let mut rest = slots.0;
+    for line in leaf.all_lines()? {
+        let here = Slots(rest & ((1 << SLOTS_PER_LINE) - 1));
+        rest >>= SLOTS_PER_LINE;
+        if here.0 != 0 && owned(line, record) & here.0 != 0 {
+            return Ok(true);
+        }
     }
     if leaf.header()?.older.load() == 0 {
         return Ok(false);

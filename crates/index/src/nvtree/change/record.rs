@@ -12,8 +12,7 @@ use crate::nvtree::format::{BLOCK_MIN, DELTA_MAX, LINE_SIZE, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
 use crate::nvtree::leaf::{
-    Element, FREE, LONG, Meta, Placed, STALE, Slots, TOMB, Traits, all_slots, place_of, print,
-    read, read_of, write,
+    Element, FREE, LONG, Meta, Placed, STALE, Slots, TOMB, place_of, print, read, read_of, write,
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::{is_of_key, record_size};
@@ -25,15 +24,45 @@ pub(super) const SHORT: u64 = 1024;
 /// What a change finds in the leaf of its key.
 struct Sight<'f, 'k> {
     at: Reached<'f>,
-    traits: Traits,
     placed: Placed<'k>,
     hash: u64,
     /// The newest element of the key.
     old: Option<(usize, Element)>,
-    /// Slots in which nothing is.
-    free: u64,
-    /// These, and those of what was ended.
+    /// Slots in which nothing is, or what was ended.
     free_or_ended: u64,
+}
+
+/// Puts a value that is longer than a word, if the fast path can; whether the key was there. `None`: it cannot, or something
+/// was quicker, and nothing has changed.
+#[inline(never)]
+pub(super) fn put_record<const SCATTERED: bool>(
+    leaves: &Leaves,
+    key: &[u8],
+    value: &[&[u8]],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let len = len_of(value);
+    if len as u64 >= BLOCK_MIN {
+        // It has blocks, and no record.
+        return None;
+    }
+    let wanted = Wanted::new(key);
+    let sight = look(leaves.leaf_fast::<SCATTERED>(wanted)?, wanted)?;
+    put(&sight, (value, len), how, writer)
+}
+
+/// Removes a key that is longer than a word, if the fast path can; as [`put_record`].
+#[inline(never)]
+pub(super) fn remove_long<const SCATTERED: bool>(
+    leaves: &Leaves,
+    key: &[u8],
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let wanted = Wanted::new(key);
+    let sight = look(leaves.leaf_fast::<SCATTERED>(wanted)?, wanted)?;
+    remove(&sight, how, writer)
 }
 
 /// Performs the change if the fast path can; whether the key was there. `None`: it cannot, or something was quicker, and
@@ -47,38 +76,41 @@ pub(super) fn change_record<'f>(
     writer: &mut Writer<'_>,
     reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    if let Op::Put { value, .. } = op
-        && len_of(value) as u64 >= BLOCK_MIN
-    {
+    let len = match op {
+        Op::Put { value, .. } => len_of(value),
+        Op::Remove { .. } => 0,
+    };
+    if len as u64 >= BLOCK_MIN {
         // It has blocks, and no record.
         return None;
     }
-    let sight = look(leaves, wanted, reached.take())?;
+    let at = match reached.take() {
+        Some(at) => at,
+        None => leaves.leaf_at_once(wanted)?,
+    };
+    let sight = look(at, wanted)?;
     let done = match op {
-        Op::Put { value, .. } => put(&sight, value, how, writer),
+        Op::Put { value, .. } => put(&sight, (value, len), how, writer),
         Op::Remove { .. } => remove(&sight, how, writer),
     };
     if done.is_none() {
-        *reached = Some(sight.at);
+        *reached = Some(at);
     }
     done
 }
 
-fn len_of(value: &[&[u8]]) -> usize {
-    value.iter().map(|part| part.len()).sum()
+/// Bytes of a value, which mostly has one part.
+#[inline(always)]
+pub(super) fn len_of(value: &[&[u8]]) -> usize {
+    match value {
+        [part] => part.len(),
+        parts => parts.iter().map(|part| part.len()).sum(),
+    }
 }
 
-/// Finds the leaf and the element of a key.
+/// Finds the element of a key in its leaf.
 #[inline(always)]
-fn look<'f, 'k>(
-    leaves: &'f Leaves,
-    wanted: Wanted<'k>,
-    before: Option<Reached<'f>>,
-) -> Option<Sight<'f, 'k>> {
-    let at = match before {
-        Some(at) => at,
-        None => leaves.leaf_at_once(wanted)?,
-    };
+fn look<'f, 'k>(at: Reached<'f>, wanted: Wanted<'k>) -> Option<Sight<'f, 'k>> {
     let Reached { leaf, lines, .. } = at;
     if leaf.side.newest() == ORPHANED {
         // The fingerprints do not show all keys: one that they lack need not be absent.
@@ -86,12 +118,12 @@ fn look<'f, 'k>(
     }
     leaf.side.prefetch_rest();
     let (bytes, traits) = leaf.side.bytes();
-    let (all, hash) = (all_slots(lines.len()), wanted.hash);
-    let (free, free_or_ended) = (bytes.equal(FREE) & all, bytes.at_most(STALE) & all);
+    let (all, hash) = (leaf.all_slots(), wanted.hash);
+    let free_or_ended = bytes.at_most(STALE) & all;
     let placed = leaf.place(wanted.key, traits).ok()?;
     let matching = Slots(bytes.equal(print(hash)) & all);
     let old = newest(leaf.forest, lines, &placed, (matching, hash))?;
-    Some(Sight { at, traits, placed, hash, old, free, free_or_ended })
+    Some(Sight { at, placed, hash, old, free_or_ended })
 }
 
 /// The newest element of a key, and its slot: of those with the key's fingerprint. `None`: that takes another look.
@@ -100,30 +132,29 @@ fn newest(
     forest: &Forest,
     lines: &[Line],
     placed: &Placed<'_>,
-    (matching, hash): (Slots, u64),
+    (mut matching, hash): (Slots, u64),
 ) -> Option<Option<(usize, Element)>> {
-    let is_long = placed.shape.key_len().is_none();
-    for slot in matching {
+    let found = matching.find_map(|slot| {
         let (number, at) = place_of(slot);
-        let line = lines.get(number)?;
-        let Some(element) = read_of(line, at, placed.word, placed.shape) else { continue };
-        if !is_long || element.may_be_of(hash) && is_of_key(forest, element.record()?, placed.key)?
-        {
-            return Some(Some((slot, element)));
-        }
-    }
-    Some(None)
+        let element = read_of(lines.get(number)?, at, placed.word, placed.shape);
+        element.filter(|element| element.may_be_of(hash)).map(|element| (slot, element))
+    });
+    // If word and hash were another's, which is rare, the general path looks at all of them.
+    let is_its_own = match (found, placed.shape.key_len()) {
+        (Some((_, element)), None) => is_of_key(forest, element.record()?, placed.key)?,
+        _ => true,
+    };
+    is_its_own.then_some(found)
 }
 
 #[inline(always)]
 fn put(
     sight: &Sight<'_, '_>,
-    value: &[&[u8]],
+    (value, value_len): (&[&[u8]], usize),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
     let (forest, placed) = (sight.at.leaf.forest, &sight.placed);
-    let value_len = len_of(value);
     let has_record = value_len > 8 || placed.shape.key_len().is_none();
     let takes_last = sight.old.is_none() && Slots(sight.free_or_ended).is_last();
     if !has_record || takes_last {
@@ -168,7 +199,8 @@ fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Optio
 fn slot_in(sight: &Sight<'_, '_>, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
     let Reached { leaf, lines, .. } = sight.at;
     let newest = leaf.side.newest();
-    let usable = usable(newest, how, writer, sight.free_or_ended, || sight.free)?;
+    let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
+    let usable = usable(newest, how, writer, sight.free_or_ended, free)?;
     let slot = slot_for(Slots(usable), sight.hash, lines.len())?;
     prefetch(lines.get(place_of(slot).0)?);
     // If others have drawn more than the slack since, there is no delta for the version that is drawn later.
@@ -185,13 +217,13 @@ fn replace(
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
-    let (Reached { leaf, lines, moment }, traits) = (sight.at, sight.traits);
+    let Reached { leaf, lines, moment } = sight.at;
     let (number, at) = place_of(slot);
     let (line, base, region) = (lines.get(number)?, leaf.side.base(), leaf.region());
     let guard = leaf.side.lock_at(moment)?;
-    let given_up = given_up(sight, slot, element)?;
+    let given_up = if guard.print(slot) == FREE { None } else { given_up(sight, slot, element)? };
     let stamp = how.stamp(writer);
-    let meta = Meta::new(stamp, removed, traits.base, base)?;
+    let meta = Meta::new(stamp, removed, leaf.side.traits().base, base)?;
     write(region, line, at, element, meta);
     let print = if removed { TOMB } else { print(sight.hash) };
     guard.note(sight.old.map(|(slot, _)| slot), (slot, print), stamp.version());
@@ -205,23 +237,22 @@ fn replace(
     Some(sight.old.is_some())
 }
 
-/// The record that only the element in a slot has, which is about to be overwritten, and since when it was there. `None`:
-/// that cannot be said.
+/// The record that only the ended element in a slot has, which is about to be overwritten, and since when it was there.
+/// `None`: that cannot be said. The leaf is locked.
 #[inline(always)]
 fn given_up(
     sight: &Sight<'_, '_>,
     slot: usize,
     element: &Element,
 ) -> Option<Option<(Object, u64)>> {
-    if sight.free >> slot & 1 == 1 {
-        return Some(None);
-    }
-    let (Reached { leaf, lines, .. }, traits) = (sight.at, sight.traits);
+    let (Reached { leaf, lines, .. }, traits) = (sight.at, sight.at.leaf.side.traits());
     let (number, at) = place_of(slot);
     let (before, meta) = read(lines.get(number)?, at);
     let Some(object) = before.record() else { return Some(None) };
     if traits.shared || traits.older {
-        let ended = leaf.side.prints().0.ended(lines.len()).filter(|&other| other != slot);
+        let bytes = leaf.side.bytes().0;
+        let ended = bytes.at_most(TOMB) & !bytes.equal(FREE) & leaf.all_slots();
+        let ended = Slots(ended & !(1 << slot));
         if element.record() == Some(object) || is_shared(&leaf, ended, object).ok()? {
             return Some(None);
         }

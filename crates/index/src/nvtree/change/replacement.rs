@@ -4,7 +4,7 @@ use tembo_pool::Object;
 
 use crate::Error;
 use crate::nvtree::change::clean::is_shared;
-use crate::nvtree::leaf::{Element, FREE};
+use crate::nvtree::leaf::{Element, FREE, Slots};
 use crate::nvtree::leaves::{Found, Spot};
 
 /// What a change puts in the place of what was there.
@@ -30,7 +30,7 @@ pub(crate) fn replaced(change: &Replacement<'_, '_, '_>) -> Result<Option<(Objec
     let (element, meta) = leaf.element(change.slot)?;
     let Some(record) = element.record() else { return Ok(None) };
     // Records are of one key, and of its elements no more than a removal and what that ended share one.
-    let ended = change.spot.prints.ended(leaf.lines()).filter(|&other| other != change.slot);
+    let ended = Slots(change.spot.prints.ended(leaf.lines()).0 & !(1 << change.slot));
     let may_share = change.spot.traits.shared || change.spot.traits.older;
     let shared =
         change.element.record() == Some(record) || may_share && is_shared(leaf, ended, record)?;

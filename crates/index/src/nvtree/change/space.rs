@@ -31,7 +31,7 @@ pub(crate) fn reserve_structure(
 ) -> Result<tembo_pmem::Section<'_>, Error> {
     let pool = forest.pool();
     let node_size = u64::from(pool.geometry().node_size);
-    let slots = (forest.lines * SLOTS_PER_LINE) as u64;
+    let slots = (usize::from(forest.lines) * SLOTS_PER_LINE) as u64;
     // New leaves, their low keys, records of keys that lose their prefix.
     let bytes = 2 * node_size + 2 * (key_len + 64) + slots * 128 + size;
     let lines = lines_of_structure(forest) + (key_len / 64 + 4) * 2 + lines_of_record(forest, size);
@@ -45,6 +45,6 @@ pub(crate) fn reserve_lines(forest: &Forest) -> Result<tembo_pmem::Section<'_>, 
 
 /// Lines that a change of the structure flushes, low keys excepted.
 fn lines_of_structure(forest: &Forest) -> u64 {
-    let lines = forest.lines as u64;
+    let lines = u64::from(forest.lines);
     4 * (lines + 1) + 2 * lines * SLOTS_PER_LINE as u64
 }

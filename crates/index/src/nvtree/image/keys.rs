@@ -111,10 +111,11 @@ impl Keys {
         None
     }
 
-    /// Those of some slots in order, if words give it; `None`: they do not.
+    /// Those of some slots in order, if words give it; `None`: they do not. Longer keys are in the order of their words too,
+    /// where no two words are the same.
     #[inline]
     pub(crate) fn order(&self, slots: Slots) -> Option<Order> {
-        if self.complex.0 & slots.0 != 0 {
+        if self.odd.0 & slots.0 != 0 {
             return None;
         }
         let mut ranks = [0; RANKED];

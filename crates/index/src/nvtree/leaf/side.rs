@@ -150,6 +150,12 @@ impl Side {
         (Prints(words), Traits::from_bits(words[WORDS - 1] >> TRAITS_SHIFT))
     }
 
+    /// What the leaf is like.
+    #[inline]
+    pub(crate) fn traits(&self) -> Traits {
+        Traits::from_bits(self.prints[WORDS - 1].load(Ordering::Relaxed) >> TRAITS_SHIFT)
+    }
+
     /// As `prints`, for a search.
     #[inline]
     pub(crate) fn bytes(&self) -> (Bytes48, Traits) {
@@ -243,6 +249,13 @@ impl Guard<'_> {
 
     pub(crate) fn prints(&self) -> (Prints, Traits) {
         self.side.prints()
+    }
+
+    /// The fingerprint of a slot.
+    #[inline]
+    pub(crate) fn print(&self, slot: usize) -> u8 {
+        let word = self.side.prints.get(slot / 8).map(|word| word.load(Ordering::Relaxed));
+        (word.unwrap_or(0) >> (slot % 8 * 8)) as u8
     }
 
     /// Replaces the fingerprints.

@@ -58,14 +58,16 @@ pub(crate) fn has_record(line: &Line, at: usize) -> bool {
     shape_in(line.meta_and_shapes.load(), at).value_len().is_none()
 }
 
-/// Whether the element in a place, if there is one, has that object.
-#[inline]
-pub(crate) fn owns(line: &Line, at: usize, object: Object) -> bool {
-    // Mostly it is another one.
-    Object::from_bits(line.pairs[at].payload.load()) == object && {
+/// A bit for each place of a line where an element is that has this object.
+#[inline(always)]
+pub(crate) fn owned(line: &Line, object: Object) -> u64 {
+    // Mostly it is in none.
+    let is_there = |at: usize| Object::from_bits(line.pairs[at].payload.load()) == object;
+    let owns = |at: usize| {
         let (element, meta) = read(line, at);
         !meta.is_empty() && element.record() == Some(object)
-    }
+    };
+    (0..SLOTS_PER_LINE).fold(0, |owned, at| owned | u64::from(is_there(at) && owns(at)) << at)
 }
 
 /// Stores an element into a place of a line where nothing that counts is. The caller holds the

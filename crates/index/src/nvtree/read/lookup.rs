@@ -3,7 +3,7 @@
 
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
-use crate::nvtree::leaf::{Element, Leaf, Slots, all_slots, hash, line, place_of, print, read_of};
+use crate::nvtree::leaf::{Element, Leaf, Slots, hash, line, place_of, print, read_of};
 use crate::nvtree::leaves::{Leaves, Reached, Spot, Wanted};
 use crate::{Error, Stamp, Value, View};
 
@@ -90,7 +90,7 @@ fn newest<'f>(
 ) -> Result<Option<Value<'f>>, Error> {
     let (bytes, traits) = leaf.side.bytes();
     let placed = leaf.place(wanted.key, traits)?;
-    for slot in Slots(bytes.equal(print(wanted.hash)) & all_slots(lines.len())) {
+    for slot in Slots(bytes.equal(print(wanted.hash)) & leaf.all_slots()) {
         let (number, at) = place_of(slot);
         let line = lines.get(number);
         if let Some(element) = line.and_then(|line| read_of(line, at, placed.word, placed.shape))

@@ -11,16 +11,41 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::nvtree::leaf::{Slots, all_slots, place_of, print, read_of};
-use crate::nvtree::leaves::{Reached, Wanted};
+use crate::nvtree::format::LINE_SIZE;
+use crate::nvtree::leaf::{Slots, place_of, print, read_of};
+use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::read_unverified;
 use crate::{Value, ValueRoom};
+
+/// The newest value of a key that is longer than a word: one search, and one look at the leaf, whatever the leaf keeps of
+/// its keys. Else as [`copy_newest`].
+#[inline(never)]
+pub(crate) fn copy_long<'r, const SCATTERED: bool>(
+    leaves: &Leaves,
+    key: &[u8],
+    version: u64,
+    (room, reads_long): (&'r mut ValueRoom, &AtomicBool),
+) -> Option<Option<Value<'r>>> {
+    let wanted = Wanted::new(key);
+    let reached = leaves.leaf_fast::<SCATTERED>(wanted)?;
+    copy(reached, wanted, version, (room, reads_long))
+}
 
 /// The newest value of the key in the leaf that was reached, if a version sees all of the leaf; `None`: it takes a pin. A value
 /// for which there is no room is noted, so that the next reader does not search twice.
 #[inline(never)]
 pub(crate) fn copy_newest<'r>(
-    Reached { leaf, lines, moment }: &Reached<'_>,
+    reached: &Reached<'_>,
+    wanted: Wanted<'_>,
+    version: u64,
+    (room, reads_long): (&'r mut ValueRoom, &AtomicBool),
+) -> Option<Option<Value<'r>>> {
+    copy(*reached, wanted, version, (room, reads_long))
+}
+
+#[inline(always)]
+fn copy<'r>(
+    Reached { leaf, lines, moment }: Reached<'_>,
     wanted: Wanted<'_>,
     version: u64,
     (room, reads_long): (&'r mut ValueRoom, &AtomicBool),
@@ -30,34 +55,41 @@ pub(crate) fn copy_newest<'r>(
     }
     let (bytes, traits) = leaf.side.bytes();
     let placed = leaf.place(wanted.key, traits).ok()?;
-    let mut found = None;
-    for slot in Slots(bytes.equal(print(wanted.hash)) & all_slots(lines.len())) {
+    let mut matching = Slots(bytes.equal(print(wanted.hash)) & leaf.all_slots());
+    let found = matching.find_map(|slot| {
         let (number, at) = place_of(slot);
-        let line = lines.get(number)?;
-        let element = read_of(line, at, placed.word, placed.shape);
-        let Some(element) = element.filter(|element| element.may_be_of(wanted.hash)) else {
-            continue;
-        };
-        let record = element.record();
-        if record.is_some_and(|record| leaf.forest.verified.is_owed(record)) {
-            return None;
-        }
-        let value = match (placed.shape.key_len(), record) {
-            (None, Some(record)) => {
-                let (key, value) = read_unverified(leaf.forest, record).ok()?;
-                if !key.eq_bytes(placed.key) {
-                    continue;
-                }
-                Value::in_pool(value)
-            }
-            _ => leaf.value(&element).ok()?,
-        };
-        found = value.copied(room);
-        if found.is_none() {
-            reads_long.store(true, Ordering::Relaxed);
-            return None;
-        }
-        break;
+        let element = read_of(lines.get(number)?, at, placed.word, placed.shape);
+        element.filter(|element| element.may_be_of(wanted.hash))
+    });
+    let Some(element) = found else { return leaf.side.still(moment).then_some(None) };
+    let record = element.record();
+    if record.is_some_and(|record| leaf.forest.verified.is_owed(record)) {
+        return None;
     }
-    leaf.side.still(*moment).then_some(found)
+    let value = match (placed.shape.key_len(), record) {
+        (None, Some(record)) => {
+            if record.size() > LINE_SIZE {
+                // Where the value lies is known when the first line is there; that it lies in the next ones, before.
+                leaf.region().prefetch(record.offset() + LINE_SIZE);
+                leaf.region().prefetch(record.offset() + 2 * LINE_SIZE);
+            }
+            let (key, value) = read_unverified(leaf.forest, record).ok()?;
+            if !key.eq_bytes(placed.key) {
+                // Word and hash were another's: that is rare, and the search with a pin looks at all of them.
+                return None;
+            }
+            Value::in_pool(value)
+        }
+        _ => {
+            // Copies, for the others need not stand in memory.
+            let (leaf, element) = (leaf, element);
+            leaf.value(&element).ok()?
+        }
+    };
+    let found = value.copied(room);
+    if found.is_none() {
+        reads_long.store(true, Ordering::Relaxed);
+        return None;
+    }
+    leaf.side.still(moment).then_some(found)
 }

@@ -59,12 +59,13 @@ const CHANGES_BEFORE_BIAS: u32 = 32;
 
 /// Changes in a slot for which a bias was worth it: to revoke it costs as much as some hundred
 /// atomic exchanges.
-const CHANGES_WORTH_BIAS: u32 = 1024;
+const CHANGES_WORTH_BIAS: u32 = 512;
 
 /// Changes in a slot before one goes by the writer's lock.
 const CHANGES_MAX: u32 = 4096;
 
-/// Bytes of unlinked objects in a slot before one goes by the writer's lock.
+/// Bytes of unlinked objects in a slot before one goes by the writer's lock: of objects of up to 256 bytes, no fewer than
+/// the changes for which a bias was worth it.
 const UNLINKED_MAX: u64 = 128 << 10;
 
 /// Looks at whether the slots are open, before a thread sleeps until they are: about a hundred microseconds.

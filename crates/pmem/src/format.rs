@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::OuterChecksum;
+use crate::{LINE, SIZE_MAX};
 
 /// Bytes at the start of a region that `pmem` keeps for itself.
 pub const HEADER_SIZE: u64 = 4096;
@@ -156,8 +157,11 @@ pub(crate) const LOG_EXTENTS_CHECKED: u64 = 1;
 /// see when a value with its CRC-32C stands in the place of another.
 pub(crate) const LOG_XXH3: u64 = 1 << 1;
 
+/// Feature of a log that a program must know: a group names its lines in [runs](LineRun), not one by one.
+pub(crate) const LOG_RUNS: u64 = 1 << 2;
+
 /// What a program must know of the logs that are written today.
-pub(crate) const LOG_MUST: u64 = LOG_EXTENTS_CHECKED | LOG_XXH3;
+pub(crate) const LOG_MUST: u64 = LOG_EXTENTS_CHECKED | LOG_XXH3 | LOG_RUNS;
 
 /// Bytes of a log file before its ring.
 pub(crate) const LOG_HEADER_SIZE: u64 = 4096;
@@ -245,14 +249,19 @@ impl LogHeader {
         }
     }
 
+    /// Whether groups name their lines in runs.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.features_must.get() & LOG_RUNS != 0
+    }
+
     /// Whether a program of an earlier release made the log.
     pub(crate) fn is_old(&self) -> bool {
         self.features_must.get() & LOG_MUST != LOG_MUST
     }
 }
 
-/// The line before a group's payload. The payload is `lines` offsets of eight bytes, `extents`
-/// pairs of offset and length, zeroes up to a line, then `lines` times 64 bytes.
+/// The line before a group's payload. The payload is the runs that do not stand in the header, `extents` records of extents, zeroes
+/// up to a line, then 64 bytes for each line. Without [`LOG_RUNS`] it begins with an offset of eight bytes for each line.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct GroupHeader {
@@ -260,12 +269,14 @@ pub(crate) struct GroupHeader {
     pub(crate) sequence: U64,
     /// All groups up to this one were durable when the group was appended.
     pub(crate) synced_through: U64,
-    pub(crate) lines: U32,
+    /// Runs of lines. Without [`LOG_RUNS`] lines.
+    pub(crate) runs: U32,
     pub(crate) extents: U32,
     /// Where the group begins.
     pub(crate) position: U64,
-    /// Random in the first group that an opening appends to a log in use, zero in others.
-    pub(crate) random: [U64; 2],
+    /// The first runs, zero behind them. Without runs: random in the first group that an opening appends to a log in use, zero in
+    /// others.
+    pub(crate) first: [U64; 2],
     /// CRC-32C of the 56 bytes before it and of the payload's XXH3, begun with the previous group's. Without [`LOG_XXH3`] of the
     /// payload itself.
     pub(crate) chain: U32,
@@ -275,11 +286,44 @@ pub(crate) struct GroupHeader {
 
 const _: () = {
     assert!(size_of::<GroupHeader>() == 64);
-    assert!(std::mem::offset_of!(GroupHeader, lines) == 24);
+    assert!(std::mem::offset_of!(GroupHeader, runs) == 24);
     assert!(std::mem::offset_of!(GroupHeader, position) == 32);
-    assert!(std::mem::offset_of!(GroupHeader, random) == 40);
+    assert!(std::mem::offset_of!(GroupHeader, first) == 40);
     assert!(std::mem::offset_of!(GroupHeader, chain) == 56);
 };
+
+/// Lines of a group that lie side by side, in one word: the number of the first, and above its lowest [`RUN_BITS`] bits, in which
+/// stands the number of lines less one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineRun {
+    /// Offset of the first line: any multiple of a line below 2⁶⁰.
+    pub(crate) offset: u64,
+    /// Lines: 1 to 1024.
+    pub(crate) count: u64,
+}
+
+/// Bits of the number of lines in a run.
+const RUN_BITS: u32 = 10;
+
+impl LineRun {
+    /// As it stands on media.
+    pub(crate) fn word(self) -> u64 {
+        self.offset / LINE << RUN_BITS | (self.count - 1) & ((1 << RUN_BITS) - 1)
+    }
+
+    /// Any word is one.
+    pub(crate) fn of(word: u64) -> LineRun {
+        let count = 1 + (word & ((1 << RUN_BITS) - 1));
+        LineRun { offset: (word >> RUN_BITS) * LINE, count }
+    }
+
+    /// The offsets of the lines.
+    pub(crate) fn lines(self) -> impl Iterator<Item = u64> {
+        (0..self.count).map(move |number| self.offset + number * LINE)
+    }
+}
+
+const _: () = assert!(SIZE_MAX / LINE <= 1 << (u64::BITS - RUN_BITS));
 
 /// Whole pages of the pool file that were written beside the log. Without [`LOG_EXTENTS_CHECKED`] the second half is
 /// one length in bytes.

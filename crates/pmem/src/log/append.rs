@@ -46,7 +46,7 @@ impl RedoLog {
         let mut state = self.lock();
         let mut used = 0;
         for (lines, extents) in pieces(&lines[first..], &extents) {
-            let size = group_size(lines.len(), extents.len()) as u64;
+            let size = group_size(lines, extents.len()) as u64;
             let mine = book.with(|note| note.held).saturating_sub(used);
             let has_room;
             (state, has_room) = self.room(state, size, mine);

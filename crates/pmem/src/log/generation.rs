@@ -6,7 +6,7 @@ use std::{io, mem};
 use zerocopy::FromZeros;
 
 use super::beside::Beside;
-use super::group::{GROUP_MAX, Place, encode, encode_opening, group_size};
+use super::group::{GROUP_MAX, Place, encode, encode_opening, group_size_max};
 use super::replay::{Owner, Replay, read_extent, replay};
 use super::ring::{CAPACITY_MIN, PIECE, Ring, capacity, limit};
 use super::voids::Voids;
@@ -377,10 +377,10 @@ fn fill_zeroes(file: &dyn DiskFile, from: Place, capacity: u64) -> io::Result<()
     Ok(())
 }
 
-/// Bytes that replayed lines take in a new log.
+/// Bytes that replayed lines take in a new log, at most.
 fn content_size(lines: u64) -> u64 {
     let (full, rest) = (lines / GROUP_MAX as u64, lines as usize % GROUP_MAX);
-    full * group_size(GROUP_MAX, 0) as u64 + group_size(rest, 0) as u64
+    full * group_size_max(GROUP_MAX) as u64 + group_size_max(rest) as u64
 }
 
 /// Bytes that a new ring begins with.

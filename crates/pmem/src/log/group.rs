@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::checksum::OuterChecksum;
 use crate::extent::Extent;
-use crate::format::{ExtentRecord, GroupHeader, LogHeader};
+use crate::format::{ExtentRecord, GroupHeader, LineRun, LogHeader};
 use crate::mapping::PAGE;
 use crate::{LINE, crc32c};
 
@@ -13,6 +13,8 @@ use crate::{LINE, crc32c};
 pub(super) const GROUP_MAX: usize = 1024;
 
 const HEADER: usize = size_of::<GroupHeader>();
+/// Runs that stand in a group's header.
+const FIRST: usize = 2;
 /// Bytes of a group's header that the running checksum covers.
 const CHAINED: usize = 56;
 /// Bytes of a group's header that its own checksum covers.
@@ -43,6 +45,8 @@ pub(super) struct LogKind {
     pub(super) salt: u64,
     /// Whether extents carry checksums.
     pub(super) checks_extents: bool,
+    /// Whether lines are named in runs.
+    pub(super) has_runs: bool,
     /// The checksum around payloads and extents.
     pub(super) outer: OuterChecksum,
 }
@@ -52,24 +56,52 @@ impl LogKind {
         LogKind {
             salt: header.salt.get(),
             checks_extents: header.checks_extents(),
+            has_runs: header.has_runs(),
             outer: header.outer_checksum(),
         }
     }
 
     /// Of a log that is written to.
     pub(super) fn written(salt: u64) -> LogKind {
-        LogKind { salt, checks_extents: true, outer: OuterChecksum::Xxh3 }
+        LogKind { salt, checks_extents: true, has_runs: true, outer: OuterChecksum::Xxh3 }
+    }
+
+    /// The names of lines that stand in a group's header, and how many stand behind it.
+    fn names<'h>(&self, header: &'h GroupHeader) -> (&'h [U64], usize) {
+        let names = header.runs.get() as usize;
+        let here = if self.has_runs { names.min(FIRST) } else { 0 };
+        (&header.first[..here], names - here)
+    }
+
+    /// What a word says that names lines.
+    fn run(&self, word: u64) -> LineRun {
+        match self.has_runs {
+            true => LineRun::of(word),
+            false => LineRun { offset: word, count: 1 },
+        }
     }
 }
 
-/// Bytes before the lines of a group: header, offsets, extents, zeroes up to a line.
-fn head_size(lines: usize, extents: usize) -> usize {
-    HEADER + (lines * 8 + extents * size_of::<ExtentRecord>()).next_multiple_of(LINE as usize)
+/// Bytes before the lines of a group: header, so many words that name lines, extents, zeroes up to a line.
+fn head_size(words: usize, extents: usize) -> usize {
+    HEADER + (words * 8 + extents * size_of::<ExtentRecord>()).next_multiple_of(LINE as usize)
 }
 
 /// Bytes of a group.
-pub(super) fn group_size(lines: usize, extents: usize) -> usize {
-    head_size(lines, extents) + lines * LINE as usize
+pub(super) fn group_size(lines: &[u64], extents: usize) -> usize {
+    let words = runs_of(lines).count().saturating_sub(FIRST);
+    head_size(words, extents) + lines.len() * LINE as usize
+}
+
+/// Bytes of a group of so many lines at most.
+pub(super) fn group_size_max(lines: usize) -> usize {
+    head_size(lines.saturating_sub(FIRST), 0) + lines * LINE as usize
+}
+
+/// The runs of lines that are in order.
+fn runs_of(lines: &[u64]) -> impl Iterator<Item = LineRun> {
+    let runs = lines.chunk_by(|one, next| one + LINE == *next);
+    runs.map(|run| LineRun { offset: run[0], count: run.len() as u64 })
 }
 
 /// Appends a group to `out`; the place behind it. `copy` puts a line's bytes behind `out`.
@@ -81,16 +113,25 @@ pub(super) fn encode(
     mut copy: impl FnMut(u64, &mut Vec<u8>),
 ) -> Place {
     let start = out.len();
-    out.reserve(group_size(lines.len(), extents.len()));
+    out.reserve(group_size_max(lines.len()) + size_of_val(extents));
     let mut header = GroupHeader::new_zeroed();
     header.salt.set(salt);
     header.sequence.set(place.sequence);
     header.synced_through.set(synced_through);
-    header.lines.set(lines.len() as u32);
     header.extents.set(extents.len() as u32);
     header.position.set(place.position);
-    out.extend_from_slice(header.as_bytes());
-    lines.iter().for_each(|line| out.extend_from_slice(&line.to_le_bytes()));
+    // The header is written when the runs are counted.
+    out.resize(start + HEADER, 0);
+    let mut count = 0;
+    for run in runs_of(lines) {
+        match header.first.get_mut(count) {
+            Some(first) => first.set(run.word()),
+            None => out.extend_from_slice(&run.word().to_le_bytes()),
+        }
+        count += 1;
+    }
+    header.runs.set(count as u32);
+    out[start..start + HEADER].copy_from_slice(header.as_bytes());
     for extent in extents {
         let record = ExtentRecord {
             offset: extent.offset.into(),
@@ -99,7 +140,7 @@ pub(super) fn encode(
         };
         out.extend_from_slice(record.as_bytes());
     }
-    out.resize(start + head_size(lines.len(), extents.len()), 0);
+    out.resize(start + head_size(count.saturating_sub(FIRST), extents.len()), 0);
     lines.iter().for_each(|line| copy(*line, out));
 
     seal(out, start, place)
@@ -119,7 +160,7 @@ pub(super) fn encode_opening(
     header.sequence.set(place.sequence);
     header.synced_through.set(synced_through);
     header.position.set(place.position);
-    header.random = number.map(U64::new);
+    header.first = number.map(U64::new);
     out.extend_from_slice(header.as_bytes());
     seal(out, start, place)
 }
@@ -154,9 +195,11 @@ pub(super) fn certified(bytes: &[u8], salt: u64) -> Option<GroupHeader> {
 pub(super) struct Group<'b> {
     pub(super) sequence: u64,
     pub(super) synced_through: u64,
-    offsets: &'b [u8],
+    kind: LogKind,
+    header: GroupHeader,
+    /// Words behind the header that name lines.
+    words: &'b [u8],
     extents: &'b [u8],
-    is_checked: bool,
     /// Where the first line's bytes begin, in the bytes that are walked.
     data_at: usize,
 }
@@ -164,16 +207,14 @@ pub(super) struct Group<'b> {
 impl Group<'_> {
     /// Each line's offset in the region, and where its bytes are in the bytes that are walked.
     pub(super) fn lines(&self) -> impl Iterator<Item = (u64, usize)> {
-        let data_at = self.data_at;
-        self.offsets
-            .chunks_exact(8)
-            .enumerate()
-            .map(move |(index, bytes)| (word(bytes), data_at + index * LINE as usize))
+        let (kind, data_at) = (self.kind, self.data_at);
+        let lines = runs(kind, &self.header, self.words).flat_map(LineRun::lines);
+        lines.enumerate().map(move |(index, line)| (line, data_at + index * LINE as usize))
     }
 
     /// Each extent, with its checksum in a log that has them.
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
-        let is_checked = self.is_checked;
+        let is_checked = self.kind.checks_extents;
         self.extents.chunks_exact(16).map(move |bytes| {
             let (offset, rest) = (word(&bytes[..8]), word(&bytes[8..]));
             match is_checked {
@@ -185,6 +226,17 @@ impl Group<'_> {
             }
         })
     }
+}
+
+/// The runs of a group: of its header, and of the words behind it.
+fn runs<'g>(
+    kind: LogKind,
+    header: &'g GroupHeader,
+    words: &'g [u8],
+) -> impl Iterator<Item = LineRun> + 'g {
+    let (here, _) = kind.names(header);
+    let all = here.iter().map(|name| name.get()).chain(words.chunks_exact(8).map(word));
+    all.map(move |word| kind.run(word))
 }
 
 fn word(bytes: &[u8]) -> u64 {
@@ -214,27 +266,35 @@ impl<'b> Walk<'b> {
     pub(super) fn next(&mut self) -> Option<Group<'b>> {
         let rest = self.bytes.get(self.at..)?;
         let header = certified(rest, self.kind.salt)?;
-        let (lines, extents) = (header.lines.get() as usize, header.extents.get() as usize);
+        let (names, extents) = (header.runs.get() as usize, header.extents.get() as usize);
         if header.sequence.get() != self.place.sequence
             || header.position.get() != self.place.position
-            || lines > GROUP_MAX
+            || names > GROUP_MAX
             || extents > GROUP_MAX
         {
             return None;
         }
-        let group = rest.get(..group_size(lines, extents))?;
+        let (_, words) = self.kind.names(&header);
+        let (words_end, data_at) = (HEADER + words * 8, head_size(words, extents));
+        // Whether these are the words that were written the checksum says; that needs the number of lines.
+        let words = rest.get(..data_at)?.get(HEADER..words_end)?;
+        let lines: u64 = runs(self.kind, &header, words).map(|run| run.count).sum();
+        if lines > GROUP_MAX as u64 {
+            return None;
+        }
+        let group = rest.get(..data_at + (lines * LINE) as usize)?;
         let chain = chain(self.kind.outer, self.place.chain, group);
         if chain != header.chain.get() {
             return None;
         }
-        let extents_at = HEADER + lines * 8;
         let found = Group {
             sequence: self.place.sequence,
             synced_through: header.synced_through.get(),
-            offsets: &group[HEADER..extents_at],
-            extents: &group[extents_at..extents_at + extents * size_of::<ExtentRecord>()],
-            is_checked: self.kind.checks_extents,
-            data_at: self.at + head_size(lines, extents),
+            kind: self.kind,
+            header,
+            words,
+            extents: &group[words_end..words_end + extents * size_of::<ExtentRecord>()],
+            data_at: self.at + data_at,
         };
         self.at += group.len();
         self.place = Place {
@@ -264,6 +324,32 @@ mod tests {
         out
     }
 
+    /// A group of these lines, each of which holds its offset.
+    fn group_of(lines: &[u64], extents: &[Extent]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let copy = |line: u64, out: &mut Vec<u8>| {
+            (0..LINE / 8).for_each(|_| out.extend_from_slice(&line.to_le_bytes()));
+        };
+        encode(&mut out, (9, 0), PLACE, (lines, extents), copy);
+        out
+    }
+
+    /// Whether it is found as it was written.
+    fn is_found(bytes: &[u8], lines: &[u64], extents: &[Extent]) -> bool {
+        let mut walk = Walk::new(bytes, LogKind::written(9), PLACE);
+        let Some(group) = walk.next() else { return false };
+        let found: Vec<u64> = group.lines().map(|(line, _)| line).collect();
+        let values = group.lines().all(|(line, at)| bytes[at..at + 8] == line.to_le_bytes());
+        found == lines && values && group.extents().eq(extents.iter().copied())
+    }
+
+    /// The next number of a sequence.
+    fn next(state: &mut u64) -> u64 {
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
     /// What a torn write leaves: the first sector is new, the second one that of a group of the same form.
     #[test]
     fn a_torn_group_with_the_checksummed_value_of_an_older_one_is_not_valid() {
@@ -273,5 +359,81 @@ mod tests {
         let cut = HEADER;
         torn[cut..].copy_from_slice(&older[cut..]);
         assert!(!is_valid(&torn));
+    }
+
+    #[test]
+    fn whatever_lines_a_group_has_it_is_found_as_it_was_written() {
+        let mut state = 1;
+        for round in 0..300 {
+            // Few long runs, or many short ones.
+            let (count, gaps) = (next(&mut state) % 40, 1 + next(&mut state) % 40);
+            let (mut lines, mut at) = (Vec::new(), 4096 + next(&mut state) * LINE);
+            for _ in 0..count {
+                at += (1 + next(&mut state) % gaps) * LINE;
+                lines.extend((0..=next(&mut state) % 30).map(|number| at + number * LINE));
+                at = lines.last().map_or(at, |last| last + LINE);
+            }
+            lines.truncate(GROUP_MAX);
+            let extents: Vec<Extent> = (0..next(&mut state) % 5)
+                .map(|number| {
+                    let checksum = Some(next(&mut state) as u32);
+                    Extent { offset: number << 20, len: (1 + number) * PAGE, checksum }
+                })
+                .collect();
+            let bytes = group_of(&lines, &extents);
+            assert_eq!(bytes.len(), group_size(&lines, extents.len()), "{round}");
+            assert!(bytes.len() <= group_size_max(lines.len()) + (extents.len() + 4) * 16);
+            assert!(is_found(&bytes, &lines, &extents), "{round}");
+            assert!(!is_found(&bytes[..bytes.len() - 1], &lines, &extents), "cut off");
+        }
+    }
+
+    #[test]
+    fn lines_that_lie_side_by_side_are_named_by_one_word_and_few_runs_take_no_room() {
+        let page: Vec<u64> = (0..64).map(|number| (1 << 20) + number * LINE).collect();
+        assert_eq!(group_size(&page, 0), HEADER + 64 * 64);
+        assert_eq!(group_size(&[4160], 0), HEADER + 64);
+        assert_eq!(group_size(&[4160, 8192], 0), HEADER + 2 * 64);
+        assert_eq!(group_size(&[4160, 8192, 16384], 0), HEADER + 64 + 3 * 64);
+        let most = LineRun { offset: crate::SIZE_MAX - LINE, count: GROUP_MAX as u64 };
+        assert_eq!(LineRun::of(most.word()), most);
+    }
+
+    #[test]
+    fn whatever_words_name_lines_nothing_is_read_behind_the_end() {
+        let mut state = 7;
+        let lines: Vec<u64> = (0..40).map(|number| 4096 + number * 3 * LINE).collect();
+        let sound = group_of(&lines, &[]);
+        let (mut valid, mut refused) = (0, 0);
+        for _ in 0..2_000 {
+            let mut bytes = sound.clone();
+            // Words of the header and behind it, the number of runs, of extents.
+            for _ in 0..1 + next(&mut state) % 3 {
+                let at = [24, 28, 40, 48, 64 + 8 * (next(&mut state) as usize % 38)];
+                let at = at[next(&mut state) as usize % 5];
+                let value = next(&mut state) << (next(&mut state) % 32);
+                let len = if at < 32 { 4 } else { 8 };
+                bytes[at..at + len].copy_from_slice(&(value % 2000).to_le_bytes()[..len]);
+                if at >= 40 {
+                    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                }
+            }
+            bytes.truncate(next(&mut state) as usize % (2 * bytes.len()) + 64);
+            // As if it had been written so, of any length that it may have.
+            for end in (HEADER..=bytes.len()).step_by(LINE as usize) {
+                let mut group = bytes[..end].to_vec();
+                seal(&mut group, 0, PLACE);
+                let mut walk = Walk::new(&group, LogKind::written(9), PLACE);
+                let Some(found) = walk.next() else {
+                    refused += 1;
+                    continue;
+                };
+                valid += 1;
+                assert!(found.lines().count() <= GROUP_MAX);
+                assert!(found.lines().all(|(_, at)| at + LINE as usize <= end));
+                assert!(found.extents().count() <= GROUP_MAX);
+            }
+        }
+        assert!(valid > 0 && refused > 0, "{valid} and {refused}");
     }
 }

@@ -31,11 +31,15 @@ pub(super) const LOG_START: usize = 72;
 /// What a program must know; bit 1: XXH3 around payloads.
 pub(super) const LOG_FEATURES: usize = 88;
 pub(super) const LOG_XXH3: u64 = 1 << 1;
+/// Bit 2: lines are named in runs.
+pub(super) const LOG_RUNS: u64 = 1 << 2;
 
 /// A group's header.
 pub(super) const GROUP_SIZE: usize = 64;
-pub(super) const GROUP_LINES: usize = 24;
+pub(super) const GROUP_RUNS: usize = 24;
 pub(super) const GROUP_EXTENTS: usize = 28;
+/// The first runs.
+pub(super) const GROUP_FIRST: [usize; 2] = [40, 48];
 pub(super) const GROUP_CHAIN: usize = 56;
 pub(super) const GROUP_CRC: usize = 60;
 /// Lines, and extents, in a group at most.

@@ -4,9 +4,9 @@ use crc32c::{crc32c, crc32c_append};
 use tembo_pmem::OuterChecksum;
 
 use super::format::{
-    GROUP_CHAIN, GROUP_CRC, GROUP_EXTENTS, GROUP_LINES, GROUP_MAX, GROUP_SIZE, LABEL, LABEL_CRC,
-    LABEL_SIZE, LOG_CAPACITY, LOG_CHAIN, LOG_FEATURES, LOG_SALT, LOG_SEQUENCE, LOG_START, LOG_XXH3,
-    RING, SEALED, SLOT_SIZE, SLOTS, half, put, word,
+    GROUP_CHAIN, GROUP_CRC, GROUP_EXTENTS, GROUP_FIRST, GROUP_MAX, GROUP_RUNS, GROUP_SIZE, LABEL,
+    LABEL_CRC, LABEL_SIZE, LOG_CAPACITY, LOG_CHAIN, LOG_FEATURES, LOG_RUNS, LOG_SALT, LOG_SEQUENCE,
+    LOG_START, LOG_XXH3, RING, SEALED, SLOT_SIZE, SLOTS, half, put, word,
 };
 
 /// Repairs both media headers, the superblock's label and its sealed words.
@@ -34,13 +34,14 @@ pub fn repair_log(bytes: &mut [u8]) {
     let salt = word(bytes, newer + LOG_SALT);
     let capacity = word(bytes, newer + LOG_CAPACITY) as usize;
     let mut chain = half(bytes, newer + LOG_CHAIN);
-    let outer = match word(bytes, newer + LOG_FEATURES) & LOG_XXH3 {
+    let features = word(bytes, newer + LOG_FEATURES);
+    let outer = match features & LOG_XXH3 {
         0 => OuterChecksum::Crc32c,
         _ => OuterChecksum::Xxh3,
     };
     // The corpus has no ring that was gone around.
     let Some(mut at) = word(bytes, newer + LOG_START).checked_rem(capacity as u64) else { return };
-    while let Some(size) = group_size(bytes, RING + at as usize, salt) {
+    while let Some(size) = group_size(bytes, RING + at as usize, salt, features) {
         let group = &mut bytes[RING + at as usize..][..size];
         chain = outer.chain(crc32c_append(chain, &group[..GROUP_CHAIN]), &group[GROUP_SIZE..]);
         group[GROUP_CHAIN..GROUP_CRC].copy_from_slice(&chain.to_le_bytes());
@@ -51,14 +52,24 @@ pub fn repair_log(bytes: &mut [u8]) {
 }
 
 /// Bytes of the group at `at`, if something like one lies there.
-fn group_size(bytes: &[u8], at: usize, salt: u64) -> Option<usize> {
+fn group_size(bytes: &[u8], at: usize, salt: u64, features: u64) -> Option<usize> {
     let header = bytes.get(at..)?.get(..GROUP_SIZE)?;
-    let lines = half(header, GROUP_LINES) as usize;
+    let names = half(header, GROUP_RUNS) as usize;
     let extents = half(header, GROUP_EXTENTS) as usize;
-    if word(header, 0) != salt || lines > GROUP_MAX || extents > GROUP_MAX {
+    if word(header, 0) != salt || names > GROUP_MAX || extents > GROUP_MAX {
         return None;
     }
-    let size = GROUP_SIZE + (lines * 8 + extents * 16).next_multiple_of(64) + lines * 64;
+    let (mut lines, mut words) = (names, names);
+    if features & LOG_RUNS != 0 {
+        words = names.saturating_sub(GROUP_FIRST.len());
+        let here = GROUP_FIRST.iter().take(names).map(|first| word(header, *first));
+        let behind = (0..words).map(|number| word(bytes, at + GROUP_SIZE + number * 8));
+        lines = here.chain(behind).map(|run| 1 + run as usize % GROUP_MAX).sum();
+    }
+    if lines > GROUP_MAX {
+        return None;
+    }
+    let size = GROUP_SIZE + (words * 8 + extents * 16).next_multiple_of(64) + lines * 64;
     bytes.get(at..at.checked_add(size)?).map(<[u8]>::len)
 }
 

@@ -244,8 +244,8 @@ fn rounds() -> Vec<Workload> {
             small.push(Op::Sync);
         }
     }
-    let mut overrun: Vec<Op> = vec![Op::Unreserved(1); 520];
-    (0..40).for_each(|at| overrun.insert(at * 13, Op::Sync));
+    let mut overrun: Vec<Op> = vec![Op::Unreserved(1); 780];
+    (0..40).for_each(|at| overrun.insert(at * 19, Op::Sync));
     overrun.push(Op::Kill);
     overrun.extend([Op::Group(9), Op::Sync]);
     vec![
@@ -327,9 +327,9 @@ fn troubles_of_openings() -> Vec<Workload> {
     let with = |trouble, workload| Workload { trouble, ..workload };
     let deep =
         |workload| Workload { is_deep: true, ..with(Trouble::Once(Failure::Error), workload) };
-    // The ring is full to its last byte when its first groups are to be forgotten.
-    let mut full = vec![Unreserved(1); 340];
-    full.extend([Unreserved(2), Sync, Checkpoint]);
+    // The ring is full to its last byte when its first groups are to be forgotten: of 128 bytes, and of 192.
+    let mut full = vec![Unreserved(1); 509];
+    full.extend([Unreserved(2), Unreserved(2), Sync, Checkpoint]);
     full.insert(100, Sync);
     let trim = workload("lie-trim", Start::Closed, &full);
     let open = [Kill, Group(2), Sync, Checkpoint, Group(1), Sync];

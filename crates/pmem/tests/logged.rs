@@ -195,6 +195,26 @@ fn large_records_go_beside_the_log() {
     remove(&path);
 }
 
+/// Docs: `formats/redo-log.md`.
+#[test]
+fn a_page_costs_the_log_its_bytes_and_one_line() {
+    let path = pool("page");
+    let region = create(&path, &options(SyncPolicy::Always));
+    let cost = |count: u64| {
+        let before = region.report().log_bytes_written;
+        let pages = vec![7; 4096 * count as usize];
+        let _section = region.reserve(64 * count).unwrap();
+        region.write("test.page", 1 << 20, &[&pages]).unwrap();
+        region.fence("test.fence");
+        region.sync().unwrap();
+        region.report().log_bytes_written - before
+    };
+    assert_eq!(cost(1), 4096 + 64);
+    assert_eq!(cost(2), 2 * 4096 + 64);
+    drop(region);
+    remove(&path);
+}
+
 #[test]
 fn a_region_grows_while_it_is_used() {
     let path = pool("grow");

@@ -21,6 +21,7 @@ mod extend;
 mod generation;
 mod group;
 mod hole;
+mod hot_pages;
 mod last;
 mod pages;
 mod pending;
@@ -51,6 +52,7 @@ use beside::Beside;
 pub(crate) use bypass::RUNS_MIN;
 pub(crate) use generation::{Old, Source, adopt, confirm, load};
 use group::Place;
+use hot_pages::HotPages;
 use pages::PageTable;
 pub(crate) use pending::Pending;
 use ring::{Ring, capacity};
@@ -114,6 +116,7 @@ struct State {
     /// Where, in a ring that has not gone round, blocks begin that were never written.
     blank: Option<u64>,
     pages: PageTable,
+    hot: HotPages,
     beside: Beside,
     /// Ranges of the pool file that are being overwritten beside the log.
     overwritten: Vec<(u64, u64)>,
@@ -261,6 +264,7 @@ impl RedoLog {
                 stop: false,
                 blank,
                 pages,
+                hot: HotPages::default(),
                 beside,
                 overwritten: Vec::new(),
                 want_sync: false,

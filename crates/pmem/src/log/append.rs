@@ -4,8 +4,6 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use zerocopy::IntoBytes;
-
 use super::group::{GROUP_MAX, encode, group_size};
 use super::voids::Voids;
 use super::{RedoLog, State};
@@ -83,20 +81,27 @@ impl RedoLog {
         let records: Vec<Extent> = extents.iter().map(|written| written.extent).collect();
         let kept = state.outside_overwritten(lines);
         let lines = kept.as_deref().unwrap_or(lines);
+        records.iter().for_each(|extent| state.hot.forget(extent.offset, extent.end()));
+        // A group of fewer lines is no larger, though it may have more runs: each takes less than the line between them.
+        let changed = state.hot.changed(lines, |line| read_line(mapping, line));
+        let changed = changed.as_deref().unwrap_or(lines);
         state.end = encode(
             &mut state.tail,
             (self.salt, synced_through),
             place,
-            (lines, &records),
+            (changed, &records),
             |line, out| {
-                copy_line(mapping, line, out);
+                out.extend_from_slice(&read_line(mapping, line));
                 if let Some(observer) = &self.observer {
                     observer.copied(line);
                 }
             },
         );
+        let data_at = state.tail.len() - changed.len() * LINE as usize;
+        state.hot.appended(changed, &state.tail[data_at..]);
         self.frees.appended(state.end.sequence);
         state.beside.append(place.sequence, synced_through, extents);
+        // Also those that have not changed are the process's own pages now.
         for page in lines.chunk_by(|one, other| one / PAGE == other / PAGE) {
             state.pages.touch(page[0], place.sequence);
             self.frees.logged(page[0], place.sequence);
@@ -203,8 +208,8 @@ fn drop_freed(
     }
 }
 
-/// Copies a line while others may store to it: a state that the line has had.
-fn copy_line(mapping: &Mapping, line: u64, out: &mut Vec<u8>) {
+/// A line's value while others may store to it: one that the line has had.
+fn read_line(mapping: &Mapping, line: u64) -> [u8; LINE as usize] {
     let at = mapping.base().at(line).cast::<AtomicU64>();
     let read = || -> [u64; (LINE / 8) as usize] {
         std::array::from_fn(|index| {
@@ -221,5 +226,5 @@ fn copy_line(mapping: &Mapping, line: u64, out: &mut Vec<u8>) {
         }
         words = again;
     }
-    out.extend_from_slice(words.as_bytes());
+    zerocopy::transmute!(words)
 }

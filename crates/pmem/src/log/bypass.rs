@@ -19,7 +19,7 @@ pub(crate) const RUNS_MIN: u64 = 16 << 10;
 /// Bytes of a run that are read and written at once.
 const PIECE: u64 = 1 << 20;
 
-/// While it lives no line of the range goes into the log.
+/// While it lives no line of the range goes into the log. What groups make of it is not known from then on.
 pub(super) struct Overwriting<'l> {
     log: &'l RedoLog,
     range: (u64, u64),
@@ -28,6 +28,7 @@ pub(super) struct Overwriting<'l> {
 impl<'l> Overwriting<'l> {
     pub(super) fn begin(log: &'l RedoLog, state: &mut State, range: (u64, u64)) -> Overwriting<'l> {
         state.overwritten.push(range);
+        state.hot.forget(range.0, range.1);
         Overwriting { log, range }
     }
 }
@@ -181,11 +182,13 @@ impl RedoLog {
         let bytes: u64 = runs.iter().map(|run| run.end - run.start).sum();
         let mut free = Vec::new();
         {
-            let state = self.lock();
+            let mut state = self.lock();
             if bytes < RUNS_MIN && extents.is_empty() && state.beside.unsynced() == 0 {
                 return;
             }
             runs.iter().for_each(|run| state.free_parts(run, &mut free));
+            // Before the first of them is written: what fails may have been written in part.
+            free.iter().for_each(|(start, end)| state.hot.forget(*start, *end));
         }
         let before = extents.len();
         for (start, end) in free {

@@ -10,7 +10,7 @@ use tembo_sim::{SimDisk, Slip};
 
 use super::model::{
     GROWTH, GROWTHS_MAX, LINK, Model, OBJECT_COUNT, OBJECT_LEN, OBJECT_ROOM, OBJECTS, OBJECTS_LINK,
-    RECORD, RECORD_LEN, SIZE, ZEROES, format, line_at,
+    PAGE, PAGE_LEN, PAGE_LINK, RECORD, RECORD_LEN, SIZE, ZEROES, format, line_at, page_of,
 };
 
 /// The pool's file.
@@ -35,12 +35,15 @@ pub(super) enum Op {
     Checkpoint,
     /// Unlinks the large record, uses its space otherwise, writes another there, and links it.
     Record,
-    /// Unlinks the large record, and the objects.
+    /// Unlinks the large record, the objects, and the page.
     Unlink,
     /// Writes a large record in the space of the last, and links it.
     Replace,
     /// Writes small records that fill pages together, in the space of the last ones, and links them.
     Objects,
+    /// Writes a page in the space of the last, from which it differs in a line, and links it; every other time after something
+    /// else was written there beside the log, where that may be, and given up.
+    Page,
     /// Grows.
     Grow,
     /// Dies, and opens again.
@@ -252,9 +255,10 @@ impl Life {
             Op::Sync => Ok(self.sync()),
             Op::Checkpoint => Ok(self.checkpoint()),
             Op::Record => Ok(self.record()),
-            Op::Unlink => Ok(self.unlink(&[LINK, OBJECTS_LINK])),
+            Op::Unlink => Ok(self.unlink(&[LINK, OBJECTS_LINK, PAGE_LINK])),
             Op::Replace => Ok(self.replace()),
             Op::Objects => Ok(self.objects()),
+            Op::Page => Ok(self.page()),
             Op::Grow => Ok(self.grow()),
             Op::Kill => self.kill(),
             Op::Close => self.close(),
@@ -376,6 +380,7 @@ impl Life {
         for link in linked {
             match link {
                 LINK => frees.note(RECORD, RECORD_LEN.next_multiple_of(4096)),
+                PAGE_LINK => frees.note(PAGE, PAGE_LEN),
                 _ => frees.note(OBJECTS, OBJECT_COUNT * OBJECT_ROOM),
             }
         }
@@ -421,6 +426,22 @@ impl Life {
         }
         self.fence()?;
         self.put(OBJECTS_LINK, value)?;
+        self.fence()
+    }
+
+    fn page(&mut self) -> Result<(), Error> {
+        drop(self.region()?.reserve(8 + PAGE_LEN / 64)?);
+        self.unlink(&[PAGE_LINK])?;
+        let value = self.next_byte();
+        let region = self.region()?;
+        if value.is_multiple_of(2) {
+            let other = [0xee; PAGE_LEN as usize];
+            region.write_together(&[WholeObject { offset: PAGE, bytes: &other }])?;
+            region.frees().note_unused(PAGE, PAGE_LEN);
+        }
+        region.write_object("torture.page", PAGE, &[&page_of(value)], PAGE_LEN)?;
+        self.fence()?;
+        self.put(PAGE_LINK, value)?;
         self.fence()
     }
 

@@ -33,6 +33,16 @@ pub(super) const OBJECT_COUNT: u64 = 16;
 /// As a link: the objects are zero, and were not stored to since their space was a hole.
 pub(super) const ZEROES: u64 = 256;
 
+/// The word that links the page, and the page: an object that fills one, and differs from the last one there in one line.
+pub(super) const PAGE_LINK: u64 = HEADER_SIZE + 2 * LINE + 8;
+pub(super) const PAGE: u64 = 116 << 10;
+pub(super) const PAGE_LEN: u64 = 4096;
+
+/// The bytes of the page that is linked as `link`.
+pub(super) fn page_of(link: u64) -> Vec<u8> {
+    (0..PAGE_LEN).map(|at| (1 + (link + at / LINE) / (PAGE_LEN / LINE)) as u8).collect()
+}
+
 /// Where line `index` of a region of `size` bytes lies; every index is some line's.
 pub(super) fn line_at(index: u64, size: u64) -> u64 {
     let grown = (size - SIZE) / (4 * LINE);
@@ -124,12 +134,20 @@ impl Model {
                 }
             }
         }
+        if let Some(link) = model.words.get(&PAGE_LINK) {
+            let page = region.media_bytes(PAGE, PAGE_LEN).map_err(text)?.to_vec();
+            let expected = page_of(*link);
+            if let Some(at) = (0..page.len()).find(|&at| page[at] != expected[at]) {
+                return Err(format!("the page linked as {link} has {} at {at}", page[at]));
+            }
+        }
         Ok(model)
     }
 }
 
 const _: () = assert!(OBJECTS >= RECORD + RECORD_LEN.next_multiple_of(4096));
 const _: () = assert!(OBJECTS + OBJECT_COUNT * OBJECT_ROOM <= FAR_AT);
+const _: () = assert!(PAGE >= FAR_AT + FAR * LINE && PAGE + PAGE_LEN <= SIZE);
 
 fn digest(offset: u64, value: u64) -> u64 {
     if value == 0 {

@@ -124,6 +124,41 @@ const ONCE: &[Op] = &[
     Op::Replace,
 ];
 
+/// A page that is written again and again, through the log and beside it.
+const PAGES: &[Op] = &[
+    Op::Page,
+    Op::Page,
+    Op::Sync,
+    Op::Page,
+    Op::Page,
+    Op::Group(1),
+    Op::Page,
+    Op::Sync,
+    Op::Unlink,
+    Op::Sync,
+    Op::Checkpoint,
+    // In one sync with extents, it is one.
+    Op::Objects,
+    Op::Page,
+    Op::Sync,
+    Op::Page,
+    Op::Checkpoint,
+    Op::Page,
+    Op::Page,
+    Op::Page,
+    Op::Unlink,
+    Op::Sync,
+    Op::Checkpoint,
+    Op::Objects,
+    Op::Page,
+    Op::Sync,
+    Op::Kill,
+    Op::Page,
+    Op::Page,
+    Op::Page,
+    Op::Sync,
+];
+
 /// Every workload that has a name, the short ones first.
 pub(super) fn named() -> Vec<Workload> {
     let grow = workload("lie-grow", Start::Closed, &[Op::Grow, Op::Grow]);
@@ -140,6 +175,7 @@ pub(super) fn named() -> Vec<Workload> {
     all.extend(rounds());
     all.extend(troubles());
     all.extend(holes());
+    all.extend(pages());
     all
 }
 
@@ -190,6 +226,23 @@ fn once() -> Vec<Workload> {
             Trouble::OnceAt("pool.extent_sync"),
             workload("once-lie", Start::Closed, &[Group(1), Sync, Objects, Replace, Sync]),
         ),
+    ]
+}
+
+/// A page of which lines are left out, on disks that fail and do not.
+fn pages() -> Vec<Workload> {
+    let with = |trouble, workload| Workload { trouble, ..workload };
+    let shifted: Vec<Op> = [Op::Page].into_iter().chain(PAGES.iter().copied()).collect();
+    vec![
+        workload("pages", Start::Closed, PAGES),
+        workload("pages-shifted", Start::Killed, &shifted),
+        Workload { mapped: true, ..workload("pages-mapped", Start::Closed, PAGES) },
+        Workload { mapped: true, ..workload("pages-mapped-shifted", Start::Closed, &shifted) },
+        Workload { policy: SyncPolicy::Os, ..workload("pages-os", Start::Closed, PAGES) },
+        with(Trouble::OnceAt("pool.run_write"), workload("lie-pages", Start::Closed, PAGES)),
+        with(Trouble::OnceAt("pool.run_write"), workload("lie-shifted", Start::Closed, &shifted)),
+        with(Trouble::Dying, workload("dying-pages", Start::Closed, &shifted)),
+        with(Trouble::Full, workload("full-pages", Start::Closed, PAGES)),
     ]
 }
 
@@ -380,11 +433,11 @@ pub(super) fn sequences() -> impl Iterator<Item = Workload> {
 /// A workload by chance.
 pub(super) fn random(random: &mut Random, number: u64) -> Workload {
     use Op::{
-        Checkpoint, Close, CloseResize, Copy, Group, Grow, Hole, Kill, Objects, Record, Replace,
-        Resize, Sync, Unlink,
+        Checkpoint, Close, CloseResize, Copy, Group, Grow, Hole, Kill, Objects, Page, Record,
+        Replace, Resize, Sync, Unlink,
     };
     let size = SMALL << random.below(2);
-    let op = |random: &mut Random| match random.below(33) {
+    let op = |random: &mut Random| match random.below(37) {
         0..10 => Group(1 + random.below(12) as u64),
         10..15 => Sync,
         15..17 => Checkpoint,
@@ -397,6 +450,7 @@ pub(super) fn random(random: &mut Random, number: u64) -> Workload {
         24..27 => Objects,
         27..29 => Replace,
         29..31 => Hole,
+        31..35 => Page,
         _ => Unlink,
     };
     let ops: Vec<Op> = (0..4 + random.below(24)).map(|_| op(random)).collect();

@@ -5,6 +5,7 @@
 //! every journal mode when a transaction is complete, commits it; giving up the lock without that drops it. So a reader never waits for
 //! the writer, nor the writer for readers, and no journal is ever needed after a crash.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tembo_array::{Device, DeviceSnapshot, Isolation, Transaction};
@@ -13,6 +14,7 @@ use tembo_kv::{Durability, Store};
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
 use crate::page_one;
 use crate::pool::Database;
+use crate::recent::Changes;
 use crate::view::View;
 
 /// An open database.
@@ -22,7 +24,11 @@ pub(crate) struct MainFile {
     past: Option<DeviceSnapshot>,
     lock: i32,
     snapshot: Option<DeviceSnapshot>,
+    /// Commits of the database that had ended before the snapshot was taken.
+    commits: u64,
     tx: Option<Transaction>,
+    /// What it has written.
+    changes: Changes,
 }
 
 impl MainFile {
@@ -37,7 +43,8 @@ impl MainFile {
             View::At(version) => Some(database.device().at(*version)),
         };
         let past = past.transpose().map_err(|_| Code::CANTOPEN)?;
-        Ok(MainFile { database, past, lock: LOCK_NONE, snapshot: None, tx: None })
+        let (snapshot, commits, tx, changes) = (None, 0, None, Changes::default());
+        Ok(MainFile { database, past, lock: LOCK_NONE, snapshot, commits, tx, changes })
     }
 
     pub(crate) fn database(&self) -> &Arc<Database> {
@@ -92,6 +99,7 @@ impl MainFile {
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
+        self.changes.add(offset..offset.saturating_add(bytes.len() as u64));
         let database = self.database.clone();
         let (device, tx) = (database.device(), self.writing()?);
         if offset < page_one::COUNTED as u64 {
@@ -114,6 +122,7 @@ impl MainFile {
         if self.len()? == len {
             return Ok(());
         }
+        self.changes.add(len..u64::MAX);
         Ok(self.writing()?.set_len(database.device(), len)?)
     }
 
@@ -141,7 +150,7 @@ impl MainFile {
             return Ok(());
         }
         if self.snapshot.is_none() {
-            self.snapshot = Some(self.database.device().snapshot()?);
+            self.show_newest()?;
         }
         if level >= LOCK_RESERVED && self.lock < LOCK_RESERVED {
             if self.database.store()?.is_read_only() {
@@ -165,7 +174,7 @@ impl MainFile {
             return;
         }
         if self.lock >= LOCK_RESERVED && level < LOCK_RESERVED {
-            self.tx = None;
+            (self.tx, self.changes) = (None, Changes::default());
             self.database.end_writing();
         }
         if level == LOCK_NONE {
@@ -174,8 +183,18 @@ impl MainFile {
         self.lock = level;
     }
 
-    /// It goes on reading, under the lock that it still has, what it has written.
+    /// What another process has to know that keeps pages: how many commits of the database had ended before the snapshot that is read
+    /// was taken, and what may have changed in it since an earlier one before which `count` had. `None`: anything.
+    pub(crate) fn changed_since(&self, count: u64) -> (u64, Option<Vec<Range<u64>>>) {
+        match &self.past {
+            Some(_) => (0, (count == 0).then(Vec::new)),
+            None => (self.commits, self.database.recent().since(count)),
+        }
+    }
+
+    /// Reads what is visible now: under a lock that it still has, what it has written.
     fn show_newest(&mut self) -> Result<(), Code> {
+        self.commits = self.database.recent().count();
         self.snapshot = Some(self.database.device().snapshot()?);
         Ok(())
     }
@@ -188,6 +207,7 @@ pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Res
     let (mut all, mut written) = (Vec::new(), Vec::new());
     for file in files {
         if let Some(tx) = file.tx.take() {
+            file.database.recent().begin(std::mem::take(&mut file.changes));
             all.push(tx);
             written.push(file);
         }
@@ -199,6 +219,7 @@ pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Res
     // It may be visible without being durable. Then a reader of before must not write over it, and in EXCLUSIVE mode the
     // connection itself is one.
     for file in &written {
+        file.database.recent().end();
         let version = match &done {
             Ok(committed) => Ok(committed.version()),
             Err(_) => file.database.store().map(Store::visible),

@@ -15,8 +15,8 @@ use crate::main_file::{self, MainFile};
 use crate::pool::{self, Pool, PoolRef};
 use crate::pragma;
 use crate::process::{PerProcess, watch_forks};
-use crate::socket::{self, Stream};
-use crate::wire::{self, HEAD_SIZE, Locked, Malformed, READ_MAX, Request};
+use crate::socket::{self, Incoming, Stream};
+use crate::wire::{self, HEAD_CHANGED_SIZE, HEAD_SIZE, Locked, Malformed, READ_MAX, Request};
 
 /// The databases that clients have open, by number.
 #[derive(Default)]
@@ -133,8 +133,8 @@ pub(crate) fn serve(stream: Stream, pool: &Weak<Pool>) {
 
 fn serve_frames(stream: &UnixStream, pool: &Weak<Pool>) -> Result<(), End> {
     let pid = socket::peer(stream)?;
-    let (mut request, mut reply) = (Vec::new(), Vec::new());
-    socket::receive(stream, &mut request)?;
+    let (mut incoming, mut request, mut reply) = (Incoming::default(), Vec::new(), Vec::new());
+    incoming.receive(stream, &mut request)?;
     let opened = match Request::of(&request)? {
         Request::Open { device, creates, view } => {
             // The pool is closed: the client looks for the next owner.
@@ -149,7 +149,7 @@ fn serve_frames(stream: &UnixStream, pool: &Weak<Pool>) -> Result<(), End> {
     send(stream, &mut reply, answer.map(|number| number.to_le_bytes()))?;
     let Ok(client) = client else { return Ok(()) };
     loop {
-        socket::receive(stream, &mut request)?;
+        incoming.receive(stream, &mut request)?;
         let answer = client.answer(&Request::of(&request)?)?;
         send(stream, &mut reply, answer)?;
     }
@@ -231,11 +231,11 @@ impl Client {
 
 fn do_with(file: &mut MainFile, request: &Request<'_>) -> Result<Vec<u8>, Code> {
     match request {
-        Request::Lock(level) => {
+        Request::Lock { level, known } => {
             let before = file.level();
             file.lock(*level)?;
             // A lock that the client is not given is not held.
-            locked(file).inspect_err(|_| file.unlock(before))
+            locked(file, *known).inspect_err(|_| file.unlock(before))
         }
         Request::Unlock(level) => {
             file.unlock(*level);
@@ -260,13 +260,15 @@ fn do_with(file: &mut MainFile, request: &Request<'_>) -> Result<Vec<u8>, Code> 
     }
 }
 
-/// What comes with a lock.
-fn locked(file: &mut MainFile) -> Result<Vec<u8>, Code> {
-    let mut head = vec![0; HEAD_SIZE];
+/// What comes with a lock, for a client that knows of so many commits.
+fn locked(file: &mut MainFile, known: u64) -> Result<Vec<u8>, Code> {
+    let (commits, changed) = file.changed_since(known);
+    let is_same = changed.as_ref().is_some_and(Vec::is_empty);
+    let mut head = vec![0; if is_same { HEAD_SIZE } else { HEAD_CHANGED_SIZE }];
     let len = file.read(0, &mut head)?;
     head.truncate(len);
     let mut data = Vec::new();
-    Locked { len: file.len()?, head }.put(&mut data);
+    Locked { commits, changed, len: file.len()?, head }.put(&mut data);
     Ok(data)
 }
 

@@ -32,6 +32,12 @@ pub(crate) fn tag_for(stored: &[u8], page: &[u8]) -> Option<u64> {
     is_same.then_some(HAS_COUNTER | u64::from(counter))
 }
 
+/// The counter in the first bytes of a database; zero before there are any.
+pub(crate) fn counter(head: &[u8]) -> u32 {
+    let [first, _] = PLACES;
+    head.get(first).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
 /// Puts the counter of a tag into bytes that were read at `offset`.
 pub(crate) fn show(tag: u64, offset: u64, bytes: &mut [u8]) {
     if tag & HAS_COUNTER == 0 || offset >= COUNTED as u64 {

@@ -13,6 +13,7 @@ use tembo_kv::{self as kv, DomainRequest, Options, Store, pmem};
 use crate::code::Code;
 use crate::listener::Listener;
 use crate::process::{PerProcess, generation};
+use crate::recent::Recent;
 use crate::socket::{self, Stream};
 
 /// Bytes of a pool that is made for a database: it grows.
@@ -42,6 +43,7 @@ pub(crate) struct Database {
     has_writer: AtomicBool,
     /// The version of the last commit that was made by this process.
     last: AtomicU64,
+    recent: Recent,
 }
 
 /// How a process serves a client of a pool.
@@ -185,6 +187,7 @@ impl PoolRef {
             pool: PoolRef(Some(pool.clone())),
             has_writer: AtomicBool::new(false),
             last: AtomicU64::new(0),
+            recent: Recent::default(),
         });
         databases.retain(|_, known| known.strong_count() > 0);
         databases.insert(device.to_owned(), Arc::downgrade(&database));
@@ -230,6 +233,11 @@ impl Database {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
+    }
+
+    /// What its last commits have changed.
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     /// Becomes the one connection that writes; false: another one is.

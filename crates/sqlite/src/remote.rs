@@ -1,7 +1,8 @@
 //! A database of a pool that another process owns.
 //!
 //! One connection to the owner a database. Pages that are read in order come several at a time; pages that are written go
-//! several at a time. Both buffers are of one lock's duration: a page cache is SQLite's own.
+//! several at a time. Both buffers are of one lock's duration. Pages that are read out of order are kept for longer: the owner says with
+//! each lock what has changed, so that after another's commit only that is read again.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -9,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED, OK};
-use crate::socket::{self, Stream};
+use crate::kept_pages::KeptPages;
+use crate::page_one;
+use crate::socket::{self, Incoming, Stream};
 use crate::view::View;
-use crate::wire::{self, BATCH_SIZE, Locked, READ_MAX, Request, WRITE_MAX};
+use crate::wire::{self, BATCH_SIZE, HEAD_CHANGED_SIZE, Locked, READ_MAX, Request, WRITE_MAX};
 
 /// An open database, at the owner.
 pub(crate) struct RemoteFile {
@@ -21,6 +24,7 @@ pub(crate) struct RemoteFile {
     /// The number that the owner has given it.
     number: u64,
     frame: Vec<u8>,
+    incoming: Incoming,
     reply: Vec<u8>,
     /// A reply that was not waited for is to come first.
     is_owed: bool,
@@ -35,6 +39,13 @@ pub(crate) struct RemoteFile {
     /// Where the last read ended, and how many bytes it has asked for.
     next: u64,
     window: usize,
+    /// What was read under this lock and earlier ones, as it is under this one; of what the transaction has written nothing.
+    pages: KeptPages,
+    /// Commits of the database that it knows of, and the change counter behind them.
+    known: u64,
+    counter: u32,
+    /// It has written since it has the lock.
+    has_written: bool,
     /// Writes that were not sent yet.
     writes: Vec<u8>,
     /// The error of writes that were sent late: the transaction is not whole, and cannot be committed.
@@ -72,6 +83,7 @@ impl RemoteFile {
             socket,
             number: 0,
             frame: Vec::new(),
+            incoming: Incoming::default(),
             reply: Vec::new(),
             is_owed: false,
             is_lost: false,
@@ -81,6 +93,10 @@ impl RemoteFile {
             read_at: 0,
             next: 0,
             window: 0,
+            pages: KeptPages::default(),
+            known: u64::MAX,
+            counter: 0,
+            has_written: false,
             writes: Vec::new(),
             failed: None,
         };
@@ -140,9 +156,9 @@ impl RemoteFile {
     /// The reply to the last request.
     fn receive(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.is_owed) {
-            socket::receive(&self.stream, &mut self.reply)?;
+            self.incoming.receive(&self.stream, &mut self.reply)?;
         }
-        socket::receive(&self.stream, &mut self.reply)
+        self.incoming.receive(&self.stream, &mut self.reply)
     }
 
     /// Sends the writes that wait. Once that has failed, it fails until the transaction is given up.
@@ -164,6 +180,23 @@ impl RemoteFile {
     fn forget(&mut self) {
         self.locked = None;
         self.read.clear();
+    }
+
+    /// Of what was kept drops what may have changed since the last lock.
+    fn keep_unchanged(&mut self, locked: &Locked) {
+        let counter = page_one::counter(&locked.head);
+        // Each commit of SQLite's adds one. If that is not so, the database was changed in another way too.
+        let commits = locked.commits.wrapping_sub(self.known) as u32;
+        match &locked.changed {
+            Some(ranges) if counter == self.counter.wrapping_add(commits) => {
+                ranges.iter().for_each(|range| self.pages.forget(range.clone()));
+            }
+            _ => self.pages.clear(),
+        }
+        (self.known, self.counter) = (locked.commits, counter);
+        if locked.head.len() == HEAD_CHANGED_SIZE && !self.has_written {
+            self.pages.put(0, &locked.head);
+        }
     }
 
     /// Whether what was read holds until the next write or unlock.
@@ -194,20 +227,25 @@ impl RemoteFile {
             self.read.clear();
             self.read.extend(&self.reply[DATA..]);
             self.read_at = offset;
+            // What is read in order is seldom read again.
+            if self.window == to.len() && done == to.len() && !self.has_written {
+                self.pages.put(offset, to);
+            }
         }
         self.next = offset + done as u64;
         Ok(done)
     }
 
     /// Reads from what is known. `None`: it does not reach.
-    fn copy_kept(&self, offset: u64, to: &mut [u8]) -> Option<usize> {
+    fn copy_kept(&mut self, offset: u64, to: &mut [u8]) -> Option<usize> {
         let part = |kept_at: u64, kept: &[u8], to: &mut [u8]| {
             let from = usize::try_from(offset.checked_sub(kept_at)?).ok()?;
             to.copy_from_slice(kept.get(from..from.checked_add(to.len())?)?);
             Some(to.len())
         };
         let head = self.locked.as_ref().and_then(|locked| part(0, &locked.head, to));
-        head.or_else(|| part(self.read_at, &self.read, to))
+        let near = head.or_else(|| part(self.read_at, &self.read, to));
+        near.or_else(|| (self.may_keep() && self.pages.copy(offset, to)).then_some(to.len()))
     }
 
     pub(crate) fn len(&mut self) -> Result<u64, Code> {
@@ -227,6 +265,8 @@ impl RemoteFile {
             return Err(code);
         }
         self.forget();
+        self.has_written = true;
+        self.pages.forget(offset..offset + bytes.len() as u64);
         wire::put_write(&mut self.writes, offset, bytes);
         if self.writes.len() >= BATCH_SIZE { self.send_writes() } else { Ok(()) }
     }
@@ -234,6 +274,8 @@ impl RemoteFile {
     pub(crate) fn truncate(&mut self, len: u64) -> Result<(), Code> {
         self.send_writes()?;
         self.forget();
+        self.has_written = true;
+        self.pages.forget(len..u64::MAX);
         self.call(&Request::Truncate(len)).map(|_| ())
     }
 
@@ -259,8 +301,9 @@ impl RemoteFile {
             self.lock = level;
             return Ok(());
         }
-        match self.call(&Request::Lock(level)).map(Locked::of) {
+        match self.call(&Request::Lock { level, known: self.known }).map(Locked::of) {
             Ok(Ok(locked)) => {
+                self.keep_unchanged(&locked);
                 (self.locked, self.lock) = (Some(locked), level);
                 Ok(())
             }
@@ -279,7 +322,7 @@ impl RemoteFile {
         self.writes.clear();
         let had = std::mem::replace(&mut self.lock, level);
         if level < LOCK_RESERVED {
-            self.failed = None;
+            (self.failed, self.has_written) = (None, false);
         }
         if self.is_lost || level >= LOCK_RESERVED {
             return;
@@ -324,13 +367,16 @@ impl RemoteFile {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     /// An owner that answers everything with OK, but for the first writes.
     fn serve(stream: &UnixStream) -> io::Result<()> {
-        let (mut request, mut reply, mut has_failed) = (Vec::new(), Vec::new(), false);
+        let (mut incoming, mut has_failed) = (Incoming::default(), false);
+        let (mut request, mut reply) = (Vec::new(), Vec::new());
         loop {
-            socket::receive(stream, &mut request)?;
+            incoming.receive(stream, &mut request)?;
             let request = Request::of(&request).map_err(|_| io::ErrorKind::InvalidData)?;
             let fails = matches!(request, Request::Write(_)) && !has_failed;
             has_failed |= fails;
@@ -338,12 +384,86 @@ mod tests {
             reply.extend(if fails { Code::FULL.0 } else { OK }.to_le_bytes());
             match request {
                 Request::Open { .. } | Request::Len => reply.extend([0; 8]),
-                Request::Lock(_) => Locked::default().put(&mut reply),
+                Request::Lock { .. } => Locked::default().put(&mut reply),
                 Request::Read { len, .. } => reply.resize(reply.len() + len as usize, 7),
                 _ => {}
             }
             socket::send_frame(stream, &mut reply)?;
         }
+    }
+
+    /// An owner of a database whose pages are filled with its number of commits; each lock finds the next of these, as what has changed
+    /// and what was added to the change counter. The offsets of all reads.
+    fn serve_locks(stream: &UnixStream, locks: &[(Option<&[Range<u64>]>, u32)]) -> Vec<u64> {
+        let (mut incoming, mut request, mut reply) = (Incoming::default(), Vec::new(), Vec::new());
+        let (mut reads, mut commits, mut counter) = (Vec::new(), 0, 0_u32);
+        let mut locks = locks.iter();
+        while incoming.receive(stream, &mut request).is_ok() {
+            socket::begin(&mut reply);
+            reply.extend(OK.to_le_bytes());
+            match Request::of(&request).unwrap() {
+                Request::Open { .. } => reply.extend([0; 8]),
+                Request::Lock { .. } => {
+                    let (changed, added) = locks.next().unwrap();
+                    (commits, counter) = (commits + 1, counter + added);
+                    let mut head = vec![0; 100];
+                    head[24..28].copy_from_slice(&counter.to_be_bytes());
+                    let changed = changed.map(<[Range<u64>]>::to_vec);
+                    Locked { commits, changed, len: 1 << 20, head }.put(&mut reply);
+                }
+                Request::Read { offset, len } => {
+                    reads.push(offset);
+                    reply.resize(reply.len() + len as usize, commits as u8);
+                }
+                _ => {}
+            }
+            if socket::send_frame(stream, &mut reply).is_err() {
+                // The client has not waited for its last unlock.
+                break;
+            }
+        }
+        reads
+    }
+
+    #[test]
+    fn under_the_next_lock_only_what_has_changed_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = folder.path().join("a.pool");
+        let listener = socket::bind(&socket::path_beside(&pool)).unwrap();
+        // The last two: a counter that says that more was done than commits; and no list of what has changed.
+        let locks: [(Option<&[Range<u64>]>, u32); 6] = [
+            (None, 0),
+            (Some(&[0..4096, 8192..8193]), 1),
+            (Some(&[]), 1),
+            (Some(&[1 << 19..u64::MAX]), 1),
+            (Some(&[]), 2),
+            (None, 1),
+        ];
+        let owner = std::thread::spawn(move || serve_locks(&listener.accept().unwrap().0, &locks));
+        let mut file = RemoteFile::open(&pool, "main", true, &View::Current).unwrap().unwrap();
+        let mut page = [0; 4096];
+        let mut look = |file: &mut RemoteFile, expected: [u8; 3]| {
+            file.lock(LOCK_SHARED).unwrap();
+            for (offset, expected) in [8192, 40_960, 1 << 19].into_iter().zip(expected) {
+                assert_eq!(file.read(offset, &mut page), Ok(4096));
+                assert_eq!(page, [expected; 4096], "{offset}");
+            }
+            file.unlock(LOCK_NONE);
+        };
+        look(&mut file, [1, 1, 1]);
+        look(&mut file, [2, 1, 1]);
+        // What a transaction has written, or read since, is not kept.
+        file.lock(LOCK_RESERVED).unwrap();
+        file.write(40_960, &[9; 4096]).unwrap();
+        let mut own = [0; 4096];
+        assert_eq!(file.read(40_960, &mut own), Ok(4096));
+        file.unlock(LOCK_NONE);
+        look(&mut file, [2, 4, 4]);
+        look(&mut file, [5, 5, 5]);
+        look(&mut file, [6, 6, 6]);
+        drop(file);
+        let (a, b, c) = (8192, 40_960, 1 << 19);
+        assert_eq!(owner.join().unwrap(), [a, b, c, a, b, b, c, a, b, c, a, b, c]);
     }
 
     #[test]

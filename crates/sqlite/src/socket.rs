@@ -17,6 +17,9 @@ use crate::process::Inherited;
 /// The most bytes of a frame.
 pub(crate) const FRAME_MAX: usize = 256 << 10;
 
+/// Bytes that are asked for at least: a frame with a page.
+const INCOMING_MIN: usize = 8 << 10;
+
 /// The longest path of a socket, in bytes.
 const ADDRESS_MAX: usize = 107;
 
@@ -122,14 +125,89 @@ pub(crate) fn send_frame(stream: &UnixStream, frame: &mut [u8]) -> io::Result<()
     Ok(())
 }
 
-/// Receives a frame into a buffer, which has it alone then.
-pub(crate) fn receive(mut stream: &UnixStream, to: &mut Vec<u8>) -> io::Result<()> {
-    let mut len = [0; 4];
-    stream.read_exact(&mut len)?;
-    let len = u32::from_le_bytes(len) as usize;
-    if len > FRAME_MAX {
-        return Err(io::ErrorKind::InvalidData.into());
+/// What has come in and was not taken: a frame, or several, come with one call of the system.
+#[derive(Default)]
+pub(crate) struct Incoming {
+    bytes: Vec<u8>,
+    /// Where in them the next frame begins, and what has come ends.
+    at: usize,
+    end: usize,
+}
+
+impl Incoming {
+    /// Receives a frame into a buffer, which has it alone then.
+    pub(crate) fn receive(&mut self, stream: &UnixStream, to: &mut Vec<u8>) -> io::Result<()> {
+        const HEAD: usize = size_of::<u32>();
+        self.fill(stream, HEAD)?;
+        let head = self.bytes[self.at..].first_chunk().copied().unwrap_or_default();
+        let len = u32::from_le_bytes(head) as usize;
+        if len > FRAME_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.fill(stream, HEAD + len)?;
+        let start = self.at + HEAD;
+        self.at = start + len;
+        to.clear();
+        to.extend_from_slice(&self.bytes[start..self.at]);
+        Ok(())
     }
-    to.resize(len, 0);
-    stream.read_exact(to)
+
+    /// Waits until so many bytes have come.
+    fn fill(&mut self, mut stream: &UnixStream, wanted: usize) -> io::Result<()> {
+        if self.end - self.at >= wanted {
+            return Ok(());
+        }
+        self.bytes.copy_within(self.at..self.end, 0);
+        (self.at, self.end) = (0, self.end - self.at);
+        if self.bytes.len() < wanted.max(INCOMING_MIN) {
+            self.bytes.resize(wanted.max(INCOMING_MIN), 0);
+        }
+        while self.end < wanted {
+            match stream.read(&mut self.bytes[self.end..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.end += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_taken_one_by_one_however_they_come() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut frames = Vec::new();
+        for len in [0, 5, INCOMING_MIN - 8, 1, 3 * INCOMING_MIN, 2] {
+            let (mut frame, mut all) = (Vec::new(), vec![len as u8; len]);
+            begin(&mut frame);
+            frame.append(&mut all);
+            frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
+            frames.extend(frame);
+        }
+        for size in [1, 7, 64, frames.len()] {
+            let (there, frames) = (there.try_clone().unwrap(), frames.clone());
+            let sender = std::thread::spawn(move || {
+                for piece in frames.chunks(size) {
+                    std::io::Write::write_all(&mut &there, piece).unwrap();
+                }
+            });
+            let (mut incoming, mut frame) = (Incoming::default(), Vec::new());
+            for len in [0, 5, INCOMING_MIN - 8, 1, 3 * INCOMING_MIN, 2] {
+                incoming.receive(&here, &mut frame).unwrap();
+                assert_eq!(frame, vec![len as u8; len]);
+            }
+            sender.join().unwrap();
+        }
+        std::io::Write::write_all(&mut &there, &(FRAME_MAX as u32 + 1).to_le_bytes()).unwrap();
+        let error = Incoming::default().receive(&here, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        drop(there);
+        let error = Incoming::default().receive(&here, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
 }

@@ -1,12 +1,14 @@
 //! What a client asks of the owner of a pool, in bytes: `docs/formats/sqlite-owner.md`.
 
+use std::ops::Range;
+
 use crate::view::View;
 
 /// What a connection begins with.
 const MAGIC: &[u8; 8] = b"TEMBOSQL";
 
 /// The number of this protocol. Another one is refused.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 /// The most bytes that a read asks for.
 pub(crate) const READ_MAX: usize = 128 << 10;
@@ -17,16 +19,17 @@ pub(crate) const BATCH_SIZE: usize = 64 << 10;
 /// The most bytes of one write: the largest page.
 pub(crate) const WRITE_MAX: usize = 64 << 10;
 
-/// The most bytes of the head of a database that come with a lock.
+/// The most bytes of the head of a database that come with a lock: what SQLite looks at each time, and a page if something has changed.
 pub(crate) const HEAD_SIZE: usize = 100;
+pub(crate) const HEAD_CHANGED_SIZE: usize = 4096;
 
 /// A request; each has one reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request<'b> {
     /// The first one: which database. The reply is the number of the session.
     Open { device: &'b str, creates: bool, view: View },
-    /// Takes a lock of SQLite's. The reply is a [`Locked`].
-    Lock(i32),
+    /// Takes a lock of SQLite's; how many commits the client knows of, by the last lock. The reply is a [`Locked`].
+    Lock { level: i32, known: u64 },
     /// Gives up locks. The reply is empty.
     Unlock(i32),
     /// The reply is bytes: fewer at the end of the database.
@@ -50,6 +53,10 @@ pub(crate) enum Request<'b> {
 /// What comes with a lock: what SQLite reads next.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Locked {
+    /// How many commits of the database had ended before the snapshot was taken.
+    pub(crate) commits: u64,
+    /// What may have changed since as many as the client has said; `None`: anything.
+    pub(crate) changed: Option<Vec<Range<u64>>>,
     /// The length of the database.
     pub(crate) len: u64,
     /// Its first bytes.
@@ -71,6 +78,9 @@ const COMMIT: u8 = 8;
 const COMMIT_ALL: u8 = 9;
 const HAS_WRITER: u8 = 10;
 const PRAGMA: u8 = 11;
+
+/// In the place of a number of ranges.
+const ANYTHING: u32 = u32::MAX;
 
 /// Fields, taken one after the other.
 struct Fields<'b>(&'b [u8]);
@@ -156,7 +166,10 @@ impl<'b> Request<'b> {
                     }
                 }
             }
-            Request::Lock(level) => to.extend([LOCK, *level as u8]),
+            Request::Lock { level, known } => {
+                to.extend([LOCK, *level as u8]);
+                to.extend(known.to_le_bytes());
+            }
             Request::Unlock(level) => to.extend([UNLOCK, *level as u8]),
             Request::Read { offset, len } => {
                 to.push(READ);
@@ -198,7 +211,7 @@ impl<'b> Request<'b> {
                 let creates = fields.flag()?;
                 Request::Open { creates, device: fields.text()?, view: fields.view()? }
             }
-            LOCK => Request::Lock(fields.level()?),
+            LOCK => Request::Lock { level: fields.level()?, known: fields.u64()? },
             UNLOCK => Request::Unlock(fields.level()?),
             READ => Request::Read { offset: fields.u64()?, len: fields.u32()? },
             WRITE => Request::Write(fields.rest()),
@@ -260,13 +273,27 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, Malformed> {
 
 impl Locked {
     pub(crate) fn put(&self, to: &mut Vec<u8>) {
+        to.extend(self.commits.to_le_bytes());
+        let count = self.changed.as_ref().map_or(ANYTHING, |ranges| ranges.len() as u32);
+        to.extend(count.to_le_bytes());
+        for range in self.changed.iter().flatten() {
+            to.extend(range.start.to_le_bytes());
+            to.extend(range.end.to_le_bytes());
+        }
         to.extend(self.len.to_le_bytes());
         to.extend(&self.head);
     }
 
     pub(crate) fn of(bytes: &[u8]) -> Result<Locked, Malformed> {
         let mut fields = Fields(bytes);
-        Ok(Locked { len: fields.u64()?, head: fields.rest().to_vec() })
+        let commits = fields.u64()?;
+        let changed = match fields.u32()? {
+            ANYTHING => None,
+            count => Some(
+                (0..count).map(|_| Ok(fields.u64()?..fields.u64()?)).collect::<Result<_, _>>()?,
+            ),
+        };
+        Ok(Locked { commits, changed, len: fields.u64()?, head: fields.rest().to_vec() })
     }
 }
 
@@ -280,7 +307,7 @@ mod tests {
             Request::Open { device, creates, view: View::Current },
             Request::Open { device, creates: false, view: View::Named("monday".into()) },
             Request::Open { device: "", creates, view: View::At(1 << 40) },
-            Request::Lock(2),
+            Request::Lock { level: 2, known: 7 },
             Request::Unlock(0),
             Request::Read { offset: 1 << 33, len: 4096 },
             Request::Write(b"0123"),
@@ -317,6 +344,17 @@ mod tests {
         }
         assert_eq!(Request::of(&[77]), Err(Malformed));
         assert_eq!(numbers(&[0; 9]), Err(Malformed));
+    }
+
+    #[test]
+    fn what_comes_with_a_lock_is_read_as_it_was_put() {
+        for changed in [None, Some(vec![]), Some(vec![0..4096, 8192..u64::MAX])] {
+            let locked = Locked { commits: 3, changed, len: 1 << 40, head: vec![1; 100] };
+            let mut bytes = Vec::new();
+            locked.put(&mut bytes);
+            assert_eq!(Locked::of(&bytes), Ok(locked));
+            assert_eq!(Locked::of(&bytes[..bytes.len() - 101]), Err(Malformed));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A write of many blocks to a device on a disk: its bytes go there once, and the pages that they fill are not touched for it.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use tembo_array::{Array, Device, DeviceOptions};
+use tembo_array::{Array, Device, DeviceOptions, Isolation};
 use tembo_kv::{DomainRequest, Durability, Options, Store};
 
 const MEBIBYTE: usize = 1 << 20;
@@ -73,6 +73,41 @@ fn a_write_of_a_mebibyte_is_written_once_and_touches_none_of_the_pages_that_it_f
             device.read_at((at * MEBIBYTE) as u64, &mut found).unwrap();
             assert!(found == *expected);
         }
+    });
+}
+
+/// The page of a table to which rows of 100 bytes were added, from its end on.
+fn page_of_rows(count: usize) -> Vec<u8> {
+    let mut page = vec![0; 4096];
+    page[..8].copy_from_slice(&count.to_le_bytes());
+    for row in 1..=count {
+        page[4096 - 100 * row..][..100].fill(row as u8);
+        page[8 + 2 * row..][..2].copy_from_slice(&(4096 - 100 * row as u16).to_le_bytes());
+    }
+    page
+}
+
+/// As SQLite's commits of one row: a transaction that reads its page, and writes it.
+#[test]
+fn a_commit_that_adds_a_row_to_a_page_writes_the_row_and_little_beside_it() {
+    with_device("rows", |store, array, device| {
+        let mut commit = |number: usize| {
+            let before = bytes_written(store);
+            let snapshot = device.snapshot().unwrap();
+            let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+            // Thirty rows fill a page, then the next one is begun.
+            let (page, rows) = (number / 30, number % 30 + 1);
+            tx.write(device, page as u64 * 4096, &page_of_rows(rows)).unwrap();
+            tx.commit(Durability::Strict).unwrap();
+            drop(snapshot);
+            bytes_written(store) - before
+        };
+        (0..300).for_each(|number| {
+            commit(number);
+        });
+        let mean = (300..900).map(&mut commit).sum::<u64>() / 600;
+        println!("{mean} bytes a commit");
+        assert!(mean < 2600, "{mean} bytes a commit");
     });
 }
 

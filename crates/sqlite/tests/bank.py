@@ -300,6 +300,37 @@ def caches_are_dropped_when_another_connection_commits():
     two.close()
 
 
+def pages_that_have_changed_are_read_again():
+    # A reader's own cache holds few of the pages, which change here and there.
+    writer, reader = connect(), connect()
+    reader.execute("pragma cache_size = 10")
+    writer.execute("create table spread(id integer primary key, n integer, body)")
+    writer.execute("begin")
+    writer.executemany("insert into spread values(?, 0, zeroblob(900))", [(id,) for id in range(800)])
+    writer.execute("commit")
+    expected = [0] * 800
+    for round in range(120):
+        ids, is_kept = random.sample(range(800), 1 + round % 4), round % 5 != 4
+        writer.execute("begin immediate")
+        writer.executemany("update spread set n = n + 1 where id = ?", [(id,) for id in ids])
+        writer.execute("commit" if is_kept else "rollback")
+        for id in ids:
+            expected[id] += is_kept
+        if round % 50 == 40:
+            writer.execute(f"update spread set body = zeroblob({round * 10})")
+            writer.execute("vacuum")
+        for connection in [reader, writer]:
+            for id in ids + random.sample(range(800), 12):
+                found = one(connection, f"select n from spread where id = {id}")
+                assert found == expected[id], (round, id, found, expected[id])
+        if round % 20 == 0:
+            assert one(reader, "select sum(n) from spread") == sum(expected)
+    assert one(reader, "pragma integrity_check") == "ok"
+    writer.execute("drop table spread")
+    writer.close()
+    reader.close()
+
+
 def every_mode_commits_and_rolls_back():
     reader = connect()
     for mode in ["delete", "truncate", "persist", "memory", "wal"]:
@@ -442,6 +473,7 @@ def features():
     readers_do_not_wait()
     spills_roll_back_and_commit()
     caches_are_dropped_when_another_connection_commits()
+    pages_that_have_changed_are_read_again()
     every_mode_commits_and_rolls_back()
     attached_files_of_a_pool_commit_together()
     the_past_is_read()

@@ -339,7 +339,7 @@ fn frame(content: &[u8]) -> Vec<u8> {
 }
 
 fn opening(device: &str) -> Vec<u8> {
-    let mut content = b"\x01TEMBOSQL\x01\0\0\0\0".to_vec();
+    let mut content = b"\x01TEMBOSQL\x02\0\0\0\0".to_vec();
     content.extend((device.len() as u32).to_le_bytes());
     content.extend(device.as_bytes());
     content.push(0);
@@ -368,11 +368,13 @@ fn bytes_that_are_no_request_end_the_connection_and_not_the_owner() {
     let mut contents = vec![
         frame(b""),
         frame(b"\x02\x01"),
-        frame(b"\x01TEMBOSQL\x02\0\0\0"),
+        frame(b"\x01TEMBOSQL\x01\0\0\0"),
         vec![0xff; 4096],
         frame(&[0; 300]),
     ];
-    for request in [&b"\x00"[..], b"\x04", b"\x05abc", b"\x09\x00abc", b"\x02", b"\x63"] {
+    for request in
+        [&b"\x00"[..], b"\x04", b"\x05abc", b"\x09\x00abc", b"\x02", b"\x02\x01", b"\x63"]
+    {
         contents.push([opening("main"), frame(request)].concat());
     }
     // More than may be read at once.

@@ -24,16 +24,21 @@ fn content(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (seed * 31 + at * at / 7 + at / 4096) as u8).collect()
 }
 
-fn options() -> Options {
-    Options::new().size(64 << 20).domain(DomainRequest::Logged).background(false)
+fn options(size: u64) -> Options {
+    Options::new().size(size).domain(DomainRequest::Logged).background(false)
 }
 
 fn with_device(name: &str, work: impl FnOnce(&Store, &Array, &Device)) {
+    with_device_in(name, 64 << 20, work);
+}
+
+/// With a pool of so many bytes at first.
+fn with_device_in(name: &str, size: u64, work: impl FnOnce(&Store, &Array, &Device)) {
     let folder = std::env::temp_dir().join(format!("tembo-{name}-{}", std::process::id()));
     // It is of a process that was killed.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    let store = Store::create(&folder.join("pool"), &options()).unwrap();
+    let store = Store::create(&folder.join("pool"), &options(size)).unwrap();
     let array = Array::open(&store).unwrap();
     let fixed = DeviceOptions { len: 8 << 20, grows: false, ..DeviceOptions::default() };
     let device = array.create("disk", fixed).unwrap();
@@ -41,7 +46,7 @@ fn with_device(name: &str, work: impl FnOnce(&Store, &Array, &Device)) {
     assert_eq!(store.check().unwrap().leaked, 0);
     drop((device, array, store));
     // As after a kill.
-    let store = Store::open(&folder.join("pool"), &options()).unwrap();
+    let store = Store::open(&folder.join("pool"), &options(size)).unwrap();
     assert_eq!(Array::open(&store).unwrap().check().unwrap().stray, 0);
     drop(store);
     std::fs::remove_dir_all(&folder).unwrap();
@@ -90,7 +95,8 @@ fn page_of_rows(count: usize) -> Vec<u8> {
 /// As SQLite's commits of one row: a transaction that reads its page, and writes it.
 #[test]
 fn a_commit_that_adds_a_row_to_a_page_writes_the_row_and_little_beside_it() {
-    with_device("rows", |store, array, device| {
+    // Where there is much free space, others than the last pages get it first.
+    with_device_in("rows", 1 << 20, |store, array, device| {
         let mut commit = |number: usize| {
             let before = bytes_written(store);
             let snapshot = device.snapshot().unwrap();

@@ -213,8 +213,7 @@ impl RedoLog {
     pub(crate) fn new(adopted: generation::Adopted, parts: Parts) -> RedoLog {
         let generation::Adopted { path, header, ring, settled, opening, end, blank, voids, beside } =
             adopted;
-        let first = *header.get();
-        let from = Place::start(&first);
+        let (first, from) = (*header.get(), Place::start(header.get()));
         let capacity_now = ring.capacity();
         let log_size = capacity(parts.log_size).max(capacity_now);
         let can_extend = end.position <= capacity_now && capacity_now < log_size;

@@ -1,7 +1,7 @@
 //! What the last commits of a database have changed: for processes that keep pages from one lock to the next.
 //!
 //! A change is noted before its commit is visible, and counted when that has ended. So a reader that takes the count, then its
-//! snapshot, then the changes behind an earlier count, is told of all that its snapshot has and that one of the earlier count may not
+//! snapshot, then the changes behind an earlier count, learns of all that its snapshot has and that one of the earlier count may not
 //! have had.
 
 use std::collections::VecDeque;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_from_before_its_commit_is_visible_until_it_was_counted() {
+    fn a_change_is_listed_from_before_its_commit_is_visible() {
         let recent = Recent::default();
         let (first, second) = (changes(&[0..10, 3..4]), changes(&[50..60, 55..60]));
         assert_eq!((recent.count(), recent.since(0)), (0, Some(vec![])));

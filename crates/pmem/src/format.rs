@@ -308,7 +308,7 @@ const RUN_BITS: u32 = 10;
 impl LineRun {
     /// As it stands on media.
     pub(crate) fn word(self) -> u64 {
-        self.offset / LINE << RUN_BITS | (self.count - 1) & ((1 << RUN_BITS) - 1)
+        ((self.offset / LINE) << RUN_BITS) | ((self.count - 1) & ((1 << RUN_BITS) - 1))
     }
 
     /// Any word is one.

@@ -53,7 +53,7 @@ pub(crate) enum Request<'b> {
 /// What comes with a lock: what SQLite reads next.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Locked {
-    /// How many commits of the database had ended before the snapshot was taken.
+    /// How many commits of the database the snapshot has.
     pub(crate) commits: u64,
     /// What may have changed since as many as the client has said; `None`: anything.
     pub(crate) changed: Option<Vec<Range<u64>>>,
@@ -114,6 +114,11 @@ impl<'b> Fields<'b> {
 
     fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn range(&mut self) -> Result<Range<u64>, Malformed> {
+        let range = self.u64()?..self.u64()?;
+        if range.start <= range.end { Ok(range) } else { Err(Malformed) }
     }
 
     fn level(&mut self) -> Result<i32, Malformed> {
@@ -289,9 +294,7 @@ impl Locked {
         let commits = fields.u64()?;
         let changed = match fields.u32()? {
             ANYTHING => None,
-            count => Some(
-                (0..count).map(|_| Ok(fields.u64()?..fields.u64()?)).collect::<Result<_, _>>()?,
-            ),
+            count => Some((0..count).map(|_| fields.range()).collect::<Result<_, _>>()?),
         };
         Ok(Locked { commits, changed, len: fields.u64()?, head: fields.rest().to_vec() })
     }
@@ -355,6 +358,15 @@ mod tests {
             assert_eq!(Locked::of(&bytes), Ok(locked));
             assert_eq!(Locked::of(&bytes[..bytes.len() - 101]), Err(Malformed));
         }
+    }
+
+    #[test]
+    fn a_range_that_ends_before_it_begins_is_refused() {
+        let range = Range { start: 8, end: 4 };
+        let locked = Locked { changed: Some(vec![range]), ..Locked::default() };
+        let mut bytes = Vec::new();
+        locked.put(&mut bytes);
+        assert_eq!(Locked::of(&bytes), Err(Malformed));
     }
 
     #[test]

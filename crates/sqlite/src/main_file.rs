@@ -17,6 +17,9 @@ use crate::pool::Database;
 use crate::recent::Changes;
 use crate::view::View;
 
+/// How many commits there are, and what may have changed since an earlier number of them. `None`: anything.
+type Changed = (u64, Option<Vec<Range<u64>>>);
+
 /// An open database.
 pub(crate) struct MainFile {
     database: Arc<Database>,
@@ -183,13 +186,43 @@ impl MainFile {
         self.lock = level;
     }
 
-    /// What another process has to know that keeps pages: how many commits of the database had ended before the snapshot that is read
-    /// was taken, and what may have changed in it since an earlier one before which `count` had. `None`: anything.
-    pub(crate) fn changed_since(&self, count: u64) -> (u64, Option<Vec<Range<u64>>>) {
-        match &self.past {
-            Some(_) => (0, (count == 0).then(Vec::new)),
-            None => (self.commits, self.database.recent().since(count)),
+    /// What another process has to know that keeps pages: how many commits of the database the snapshot that is read has, and what may
+    /// have changed in it since an earlier one that had `count`. `None`: anything.
+    pub(crate) fn changed_since(&self, count: u64) -> Result<Changed, Code> {
+        match (&self.past, &self.snapshot) {
+            (Some(_), _) => Ok((0, (count == 0).then(Vec::new))),
+            (None, Some(snapshot)) => {
+                let recent = self.database.recent();
+                let commits = recent.shown(self.commits, counter_of(snapshot)?);
+                Ok((commits, recent.since(count)))
+            }
+            (None, None) => Ok((self.commits, None)),
         }
+    }
+
+    /// Sees to it that what the transaction leaves behind has a greater change counter than what it found. While SQLite keeps its
+    /// lock (`locking_mode = EXCLUSIVE`) it raises the counter only once: of an ordinary file it keeps readers out.
+    fn raise_counter(&mut self) -> Result<(), Code> {
+        let Some(tx) = &mut self.tx else { return Ok(()) };
+        let device = self.database.device();
+        let before = match &self.snapshot {
+            Some(snapshot) => counter_of(snapshot)?,
+            None => counter_of(&device.snapshot()?)?,
+        };
+        let mut head = [0; page_one::COUNTED];
+        let len = tx.read(device, 0, &mut head)?;
+        let counter = page_one::shown_counter(tx.tag(device)?, &mut head[..len]);
+        // It may also be less: SQLite writes page 1 with what it has counted itself.
+        self.changes.counter = match (before, counter) {
+            (Some(before), Some(counter)) if counter.wrapping_sub(before) as i32 <= 0 => {
+                let raised = before.wrapping_add(1);
+                tx.set_tag(device, page_one::tag_of(raised))?;
+                self.changes.add(0..page_one::COUNTED as u64);
+                Some(raised)
+            }
+            _ => counter,
+        };
+        Ok(())
     }
 
     /// Reads what is visible now: under a lock that it still has, what it has written.
@@ -205,6 +238,9 @@ impl MainFile {
 /// Durability point: as `durability` says, when it returns.
 pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Result<(), Code> {
     let (mut all, mut written) = (Vec::new(), Vec::new());
+    for file in &mut *files {
+        file.raise_counter()?;
+    }
     for file in files {
         if let Some(tx) = file.tx.take() {
             file.database.recent().begin(std::mem::take(&mut file.changes));
@@ -234,6 +270,13 @@ pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Res
     shown
 }
 
+/// The change counter that a snapshot shows; none without a page 1.
+fn counter_of(snapshot: &DeviceSnapshot) -> Result<Option<u32>, Code> {
+    let mut head = [0; page_one::COUNTED];
+    let len = snapshot.read_at(0, &mut head)?;
+    Ok(page_one::shown_counter(snapshot.tag(), &mut head[..len]))
+}
+
 /// Writes the counter to page 1: what is written of the page next goes over it.
 fn store_counter(tx: &mut Transaction, device: &Device) -> Result<(), Code> {
     let mut head = [0; page_one::COUNTED];
@@ -254,5 +297,155 @@ impl Drop for MainFile {
             // A store whose sync fails says so at the next commit.
             let _ = store.sync();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::pool;
+
+    const PAGE: usize = 4096;
+    const PAGES: u64 = 8;
+
+    fn open(database: &Arc<Database>) -> MainFile {
+        MainFile::new(database.clone(), &View::Current).unwrap()
+    }
+
+    /// A database of so many pages.
+    fn database(folder: &Path) -> Arc<Database> {
+        let pool = pool::own(&folder.join("a.pool"), true, None, |_, _| {}).unwrap().unwrap();
+        let database = pool.database("main", true).unwrap();
+        let mut file = open(&database);
+        file.lock(LOCK_RESERVED).unwrap();
+        for number in 0..PAGES {
+            file.write(number * PAGE as u64, &[0; PAGE]).unwrap();
+        }
+        commit(&mut [&mut file], Durability::Strict).unwrap();
+        file.unlock(LOCK_NONE);
+        database
+    }
+
+    /// Writes a page, and page 1 with the counter that SQLite would write.
+    fn write(file: &mut MainFile, page: u64, value: u8, counter: u32) {
+        let mut first = [0; PAGE];
+        for place in [24, 92] {
+            first[place..place + 4].copy_from_slice(&counter.to_be_bytes());
+        }
+        file.write(page * PAGE as u64, &[value; PAGE]).unwrap();
+        file.write(0, &first).unwrap();
+    }
+
+    /// What a client keeps, and knows.
+    #[derive(Default)]
+    struct Kept {
+        pages: Vec<Vec<u8>>,
+        commits: u64,
+        counter: u32,
+    }
+
+    /// Takes a lock as an owner's client does; what had to be read again.
+    fn look(file: &mut MainFile, kept: &mut Kept) -> Vec<u64> {
+        file.lock(LOCK_SHARED).unwrap();
+        let (commits, changed) = file.changed_since(kept.commits).unwrap();
+        let mut pages = vec![vec![0; PAGE]; PAGES as usize];
+        for (number, page) in pages.iter_mut().enumerate() {
+            assert_eq!(file.read((number * PAGE) as u64, page), Ok(PAGE));
+        }
+        file.unlock(LOCK_NONE);
+        let counter = page_one::counter(&pages[0]);
+        let mut again = Vec::new();
+        if !kept.pages.is_empty() {
+            // Else the client drops all that it has.
+            let (more, counted) = (commits - kept.commits, counter - kept.counter);
+            assert_eq!(more, u64::from(counted), "{commits} {counter}");
+            let changed = changed.unwrap();
+            for (number, (old, new)) in (0..).zip(kept.pages.iter().zip(&pages)) {
+                let page = number * PAGE as u64..(number + 1) * PAGE as u64;
+                if changed.iter().any(|range| range.start < page.end && page.start < range.end) {
+                    again.push(number);
+                } else {
+                    assert!(old == new, "page {number} has changed");
+                }
+            }
+        }
+        *kept = Kept { pages, commits, counter };
+        again
+    }
+
+    #[test]
+    fn a_commit_that_waits_for_the_disk_is_counted_for_those_that_see_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(folder.path());
+        let (mut writer, mut reader, mut kept) =
+            (open(&database), open(&database), Kept::default());
+        look(&mut reader, &mut kept);
+        writer.lock(LOCK_RESERVED).unwrap();
+        write(&mut writer, 3, 7, 1);
+        writer.raise_counter().unwrap();
+        // As `commit` does it.
+        database.recent().begin(std::mem::take(&mut writer.changes));
+        let all = Vec::from_iter(writer.tx.take());
+        assert_eq!(look(&mut reader, &mut kept), [0, 3]);
+        Transaction::commit_all(all, Durability::Strict).unwrap();
+        assert_eq!(look(&mut reader, &mut kept), [0, 3]);
+        assert_eq!(kept.pages[3], [7; PAGE]);
+        assert_eq!(look(&mut reader, &mut kept), [0; 0]);
+        database.recent().end();
+        assert_eq!(look(&mut reader, &mut kept), [0; 0]);
+    }
+
+    #[test]
+    fn what_a_reader_beside_a_writer_keeps_is_what_its_next_snapshot_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(folder.path());
+        let has_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = open(&database);
+                for counter in 1..=300 {
+                    writer.lock(LOCK_RESERVED).unwrap();
+                    let page = 1 + u64::from(counter) % (PAGES - 1);
+                    write(&mut writer, page, counter as u8, counter);
+                    commit(&mut [&mut writer], Durability::Strict).unwrap();
+                    writer.unlock(LOCK_NONE);
+                }
+                has_ended.store(true, Ordering::SeqCst);
+            });
+            let (mut reader, mut kept) = (open(&database), Kept::default());
+            while !has_ended.load(Ordering::SeqCst) {
+                look(&mut reader, &mut kept);
+            }
+        });
+    }
+
+    #[test]
+    fn each_commit_under_one_lock_raises_the_counter() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(folder.path());
+        let (mut writer, mut reader, mut kept) =
+            (open(&database), open(&database), Kept::default());
+        look(&mut reader, &mut kept);
+        writer.lock(LOCK_RESERVED).unwrap();
+        // The first one as SQLite does; then without page 1; then with a counter that SQLite has from its first one.
+        for round in 1..=9 {
+            match round % 3 {
+                1 => write(&mut writer, 2, round as u8, round),
+                2 => writer.write(2 * PAGE as u64, &[round as u8; PAGE]).unwrap(),
+                _ => write(&mut writer, 2, round as u8, round - 2),
+            }
+            commit(&mut [&mut writer], Durability::Strict).unwrap();
+            assert_eq!(look(&mut reader, &mut kept), [0, 2]);
+            assert_eq!((kept.counter, kept.pages[2][0]), (round, round as u8));
+        }
+        // More than one is as good.
+        write(&mut writer, 2, 10, 20);
+        commit(&mut [&mut writer], Durability::Strict).unwrap();
+        let mut first = [0; PAGE];
+        writer.read(0, &mut first).unwrap();
+        assert_eq!(page_one::counter(&first), 20);
     }
 }

@@ -262,7 +262,7 @@ fn do_with(file: &mut MainFile, request: &Request<'_>) -> Result<Vec<u8>, Code> 
 
 /// What comes with a lock, for a client that knows of so many commits.
 fn locked(file: &mut MainFile, known: u64) -> Result<Vec<u8>, Code> {
-    let (commits, changed) = file.changed_since(known);
+    let (commits, changed) = file.changed_since(known)?;
     let is_same = changed.as_ref().is_some_and(Vec::is_empty);
     let mut head = vec![0; if is_same { HEAD_SIZE } else { HEAD_CHANGED_SIZE }];
     let len = file.read(0, &mut head)?;

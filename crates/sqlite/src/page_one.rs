@@ -29,13 +29,24 @@ pub(crate) fn tag_for(stored: &[u8], page: &[u8]) -> Option<u64> {
         && stored[first.end..second.start] == page[first.end..second.start]
         && stored[second.end..] == page[second.end..];
     let counter = page[first].try_into().map(u32::from_be_bytes).ok()?;
-    is_same.then_some(HAS_COUNTER | u64::from(counter))
+    is_same.then_some(tag_of(counter))
+}
+
+/// The tag with which page 1 shows a counter.
+pub(crate) fn tag_of(counter: u32) -> u64 {
+    HAS_COUNTER | u64::from(counter)
 }
 
 /// The counter in the first bytes of a database; zero before there are any.
 pub(crate) fn counter(head: &[u8]) -> u32 {
     let [first, _] = PLACES;
     head.get(first).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+/// The counter of a database with this tag, and these as its first [`COUNTED`] bytes. `None`: they are fewer.
+pub(crate) fn shown_counter(tag: u64, head: &mut [u8]) -> Option<u32> {
+    show(tag, 0, head);
+    (head.len() == COUNTED).then(|| counter(head))
 }
 
 /// Puts the counter of a tag into bytes that were read at `offset`.

@@ -2,7 +2,7 @@
 //!
 //! A change is noted before its commit is visible, and counted when that has ended. So a reader that takes the count, then its
 //! snapshot, then the changes behind an earlier count, learns of all that its snapshot has and that one of the earlier count may not
-//! have had.
+//! have had. A commit that waits for the disk is visible already: whether a snapshot has it the change counter says.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,6 +19,8 @@ const RANGES_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     ranges: Vec<Range<u64>>,
+    /// SQLite's change counter behind them, which each transaction raises.
+    pub(crate) counter: Option<u32>,
 }
 
 impl Changes {
@@ -71,6 +73,14 @@ impl Recent {
         self.0.lock().ended
     }
 
+    /// Commits that a snapshot has which shows this change counter, and before which `count` had ended.
+    pub(crate) fn shown(&self, count: u64, counter: Option<u32>) -> u64 {
+        let commits = self.0.lock();
+        let is_last = |one: &Changes| one.counter.is_some() && one.counter == counter;
+        let last = commits.known.iter().rposition(is_last);
+        last.map_or(count, |last| count.max(commits.forgotten + last as u64 + 1))
+    }
+
     /// What commits may have changed since the first `count`: to be taken behind a snapshot. `None`: anything.
     pub(crate) fn since(&self, count: u64) -> Option<Vec<Range<u64>>> {
         let commits = self.0.lock();
@@ -107,10 +117,13 @@ mod tests {
     fn a_change_is_listed_from_before_its_commit_is_visible() {
         let recent = Recent::default();
         let (first, second) = (changes(&[0..10, 3..4]), changes(&[50..60, 55..60]));
+        let first = Changes { counter: Some(7), ..first };
         assert_eq!((recent.count(), recent.since(0)), (0, Some(vec![])));
         recent.begin(first);
         // A snapshot that is taken now may have it, and may not.
         assert_eq!((recent.count(), recent.since(0)), (0, only(0..10)));
+        assert_eq!((recent.shown(0, Some(6)), recent.shown(0, None)), (0, 0));
+        assert_eq!((recent.shown(0, Some(7)), recent.since(1)), (1, Some(vec![])));
         recent.end();
         assert_eq!((recent.count(), recent.since(0)), (1, only(0..10)));
         assert_eq!(recent.since(1), Some(vec![]));
@@ -118,6 +131,8 @@ mod tests {
         recent.end();
         assert_eq!(recent.since(1), only(50..60));
         assert_eq!(recent.since(0), Some(vec![0..10, 50..60]));
+        // It had ended, and its counter was set back.
+        assert_eq!(recent.shown(2, Some(7)), 2);
         // Not a number of this database's.
         assert_eq!(recent.since(3), None);
         for _ in 0..COMMITS_MAX {

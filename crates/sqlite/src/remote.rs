@@ -41,7 +41,7 @@ pub(crate) struct RemoteFile {
     window: usize,
     /// What was read under this lock and earlier ones, as it is under this one; of what the transaction has written nothing.
     pages: KeptPages,
-    /// Commits of the database that it knows of, and the change counter behind them.
+    /// Commits that the snapshot of the last lock had, and its change counter.
     known: u64,
     counter: u32,
     /// It has written since it has the lock.
@@ -185,7 +185,7 @@ impl RemoteFile {
     /// Of what was kept drops what may have changed since the last lock.
     fn keep_unchanged(&mut self, locked: &Locked) {
         let counter = page_one::counter(&locked.head);
-        // Each commit of SQLite's adds one. If that is not so, the database was changed in another way too.
+        // Each commit of SQLite's adds one, mostly. If that is not so, the database was changed in another way too.
         let commits = locked.commits.wrapping_sub(self.known) as u32;
         match &locked.changed {
             Some(ranges) if counter == self.counter.wrapping_add(commits) => {

@@ -362,6 +362,28 @@ def every_mode_commits_and_rolls_back():
     reader.close()
 
 
+def a_writer_that_keeps_its_lock_is_seen():
+    writer, reader = connect(), connect()
+    before = one(reader, "select sum from account where id = 0")
+    writer.execute("pragma locking_mode = exclusive")
+    for n in range(1, 6):
+        writer.execute(f"update account set sum = {n} where id = 0")
+        if n == 3:
+            # On page 1 SQLite writes the counter that it has.
+            writer.execute("create table more(x)")
+        assert one(reader, "select sum from account where id = 0") == n, n
+    writer.execute("drop table more")
+    writer.close()
+    reader.execute("update account set sum = sum + 1 where id = 0")
+    other = connect()
+    for connection in [reader, other]:
+        assert one(connection, "select sum from account where id = 0") == 6
+        assert one(connection, "pragma integrity_check") == "ok"
+    reader.execute(f"update account set sum = {before} where id = 0")
+    reader.close()
+    other.close()
+
+
 def attached_files_of_a_pool_commit_together():
     for name in ["second", "third"]:
         made = connect(f"{POOL}/{name}")
@@ -475,6 +497,7 @@ def features():
     caches_are_dropped_when_another_connection_commits()
     pages_that_have_changed_are_read_again()
     every_mode_commits_and_rolls_back()
+    a_writer_that_keeps_its_lock_is_seen()
     attached_files_of_a_pool_commit_together()
     the_past_is_read()
     ordinary_files_come_in_and_out()

@@ -106,8 +106,11 @@ fn groups(log: &Path) -> (Vec<usize>, usize) {
             return (found, at);
         }
         found.push(at);
-        let (lines, extents) = (half(at + 24), half(at + 28));
-        let table = (lines * 8 + extents * 16).next_multiple_of(64);
+        let (runs, extents) = (half(at + 24), half(at + 28));
+        // The first two stand in the header.
+        let places = [at + 40, at + 48].into_iter().chain((at + 64..).step_by(8));
+        let lines: usize = places.take(runs).map(|at| (word(at) % 1024) as usize + 1).sum();
+        let table = (runs.saturating_sub(2) * 8 + extents * 16).next_multiple_of(64);
         position += (64 + table + lines * 64) as u64;
         sequence += 1;
     }

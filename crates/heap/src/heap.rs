@@ -19,6 +19,7 @@ use crate::session;
 use crate::tenant;
 use crate::types::TypeEntry;
 use crate::under_way::UnderWay;
+use crate::upkeep;
 
 /// The name of the heap that a file of its own holds.
 const NAME: &str = "heap";
@@ -88,7 +89,8 @@ impl<'h> Heap<'h> {
         mut body: impl FnMut(&mut Access<'h, Atomic>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut conflicts = 0;
-        let mut has_swept = false;
+        // What is dead, and what an earlier process has left.
+        let mut rounds = 0..2;
         loop {
             let company = if conflicts < CONFLICTS_MAX { Company::Others } else { Company::Alone };
             match self.attempt(company, &mut body) {
@@ -98,15 +100,22 @@ impl<'h> Heap<'h> {
                     conflicts += 1;
                 }
                 Attempt::Full(result) => {
-                    // What an earlier process has left may be free.
-                    let is_owed = self.arena.pool.usage().recovering;
-                    if has_swept || !is_owed || !tenant::sweep(self.arena)? {
+                    if rounds.next().is_none() || !self.make_room()? {
                         return result;
                     }
-                    has_swept = true;
                 }
             }
         }
+    }
+
+    /// Gives space back that is owed: whether there was any.
+    fn make_room(&self) -> Result<bool, Error> {
+        let arena = self.arena;
+        if arena.has_dead()? && !arena.keeps_all() {
+            upkeep::all(arena, &mut lock(&arena.ledger))?;
+            return Ok(true);
+        }
+        Ok(arena.pool.usage().recovering && tenant::sweep(arena)?)
     }
 
     /// As [`atomic`](Heap::atomic), alone: nothing is noted of what it reads, and `body` is called once. (TX, beside C-TX.)
@@ -298,7 +307,7 @@ fn settle(arena: &Arena) -> Result<(), Error> {
     // A transaction of this thread keeps sweeps out already; in the layer BASE nothing is destroyed.
     let under_way = UnderWay::begin(arena);
     let _beside = under_way.is_some().then(|| arena.enter());
-    crate::upkeep::all(arena, &mut lock(&arena.ledger))?;
+    upkeep::all(arena, &mut lock(&arena.ledger))?;
     Ok(arena.pool.region().sync()?)
 }
 

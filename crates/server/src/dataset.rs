@@ -23,7 +23,7 @@ mod write_back;
 mod written;
 
 pub(crate) use elements::{Ends, VisitElement};
-pub(crate) use end_members::{EndMembers, TOGETHER};
+pub(crate) use end_members::{EndMembers, TOGETHER, TOGETHER_SIZE_MAX};
 pub(crate) use expired::Expired;
 pub(crate) use known_ends::KnownEnds;
 pub(crate) use level_entry::LevelEntry;

@@ -146,3 +146,17 @@ fn what_takes_room_leaves_the_reserve_to_others() {
         Ok(())
     });
 }
+
+/// What is destroyed behind a commit waited for one, and without room there was none.
+#[test]
+fn what_is_dead_makes_room_for_the_transaction_that_needs_it() {
+    in_a_full_pool(|heap, top| {
+        let parent = heap.atomic(|tx| tx.get(top, Top::PARENT))?;
+        heap.atomic(|tx| tx.set(top, Top::PARENT, None))?;
+        drop(parent);
+        heap.atomic(|tx| {
+            let parent = tx.alloc(Parent { leaves: std::array::from_fn(|_| None) })?;
+            tx.set(top, Top::PARENT, Some(parent))
+        })
+    });
+}

@@ -8,15 +8,12 @@ use tembo_kv::Direction;
 
 use crate::collection::opened::{Body, Collection, Family};
 use crate::collection::sorted_set::levels::member_of;
-use crate::dataset::{TOGETHER, VisitElement};
+use crate::dataset::{TOGETHER, TOGETHER_SIZE_MAX, VisitElement};
 use crate::failure::Failure;
 use crate::format::{Kind, Packed, Part, UnknownLayout, push_entry, score_from_order, score_order};
 
 /// A member so near to an end is counted to, not looked for by levels.
 const NEAR_MAX: u64 = 64;
-
-/// Bytes of members that are looked for together at an end, after which no further one is taken.
-const TOGETHER_SIZE_MAX: usize = 16 << 10;
 
 /// Sorted sets, as a type of collection.
 pub(crate) enum SortedSets {}

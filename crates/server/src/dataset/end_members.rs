@@ -15,19 +15,24 @@ const SETS_MAX: usize = 128;
 /// Members that are looked for at an end together: the first time, and at most.
 pub(crate) const TOGETHER: (usize, usize) = (4, 64);
 
+/// Bytes of members that are held of an end, and that are looked for together: after so many no further one is taken.
+pub(crate) const TOGETHER_SIZE_MAX: usize = 16 << 10;
+
 /// A sorted set: its database and its id.
 type SetId = (usize, u64);
 
 struct End {
     /// The keys of the order; that at the end is the first one. None: nothing is known.
     keys: VecDeque<Vec<u8>>,
+    /// Bytes of them.
+    size: usize,
     /// How many are looked for when it is asked for more than it has.
     next: usize,
 }
 
 impl Default for End {
     fn default() -> End {
-        End { keys: VecDeque::new(), next: TOGETHER.0 }
+        End { keys: VecDeque::new(), size: 0, next: TOGETHER.0 }
     }
 }
 
@@ -38,6 +43,20 @@ impl End {
             Direction::Forward => held[..].cmp(key),
             Direction::Backward => key.cmp(&held[..]),
         })
+    }
+
+    /// Inserts a key, and forgets the last ones if they are too many.
+    fn insert(&mut self, at: usize, key: &[u8]) {
+        self.keys.insert(at, key.to_vec());
+        self.size += key.len();
+        while self.keys.len() > TOGETHER.1 || self.size > TOGETHER_SIZE_MAX {
+            let Some(last) = self.keys.pop_back() else { break };
+            self.size -= last.len();
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.size -= self.keys.remove(at).map_or(0, |key| key.len());
     }
 }
 
@@ -94,7 +113,8 @@ impl EndMembers {
             self.sets.clear();
         }
         let end = self.sets.entry(set).or_default().get_mut(direction);
-        *end = End { keys: keys.into(), next: TOGETHER.1.min(2 * end.next) };
+        let size = keys.iter().map(Vec::len).sum();
+        *end = End { keys: keys.into(), size, next: TOGETHER.1.min(2 * end.next) };
     }
 
     /// A member was added.
@@ -106,8 +126,7 @@ impl EndMembers {
             if let Err(at) = end.place(direction, key)
                 && at < end.keys.len()
             {
-                end.keys.insert(at, key.to_vec());
-                end.keys.truncate(TOGETHER.1);
+                end.insert(at, key);
             }
         }
     }
@@ -118,9 +137,9 @@ impl EndMembers {
         for direction in [Direction::Forward, Direction::Backward] {
             let end = ends.get_mut(direction);
             if end.keys.front().is_some_and(|first| first == key) {
-                end.keys.pop_front();
+                end.remove(0);
             } else if let Ok(at) = end.place(direction, key) {
-                end.keys.remove(at);
+                end.remove(at);
             }
         }
     }
@@ -206,5 +225,20 @@ mod tests {
         assert_eq!(members.together(SET, Direction::Forward), 4);
         members.forget();
         assert_eq!(members.together(SET, Direction::Backward), 4);
+    }
+    #[test]
+    fn no_more_bytes_are_held_than_have_room() {
+        let mut members = EndMembers::default();
+        members.hold(SET, Direction::Forward, vec![b"zz".to_vec()]);
+        let long = |first| [&[first][..], &[0; TOGETHER_SIZE_MAX / 4]].concat();
+        for first in (0..20).rev() {
+            members.added(SET, &long(first));
+        }
+        assert_eq!(held(&members, Direction::Forward, 4), None);
+        assert_eq!(held(&members, Direction::Forward, 3).unwrap(), [long(0), long(1), long(2)]);
+        (0..3).for_each(|first| members.removed(SET, &long(first)));
+        members.hold(SET, Direction::Forward, vec![b"zz".to_vec()]);
+        members.added(SET, &[1; 2 * TOGETHER_SIZE_MAX]);
+        assert_eq!(held(&members, Direction::Forward, 0), None);
     }
 }

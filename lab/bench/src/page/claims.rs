@@ -172,11 +172,7 @@ const REASONS: &[(&str, &str, &str)] = &[
         "",
         "fixed sizes pay for rebuilds in the paper; updates cause few or none here, for a full leaf of which little is valid is replaced",
     ),
-    (
-        "nvtree-9a",
-        "rebuilds in",
-        "a PLN has room for more leaves than the paper's",
-    ),
+    ("nvtree-9a", "rebuilds in", "a PLN has room for more leaves than the paper's"),
     ("nvtree-9a", "sequential", "the number of keys decides: compare a run with 1 M keys"),
     (
         "nvtree-9b",

@@ -151,3 +151,37 @@ fn a_page_that_was_written_beside_the_log_and_given_up_is_logged_whole() {
     assert_eq!(pool.bytes(), page);
     pool.remove();
 }
+
+#[test]
+fn a_page_that_a_fence_has_written_beside_the_log_is_not_what_the_groups_make_of_it() {
+    let pool = Fixture::new("fence");
+    let page = rows(20);
+    for _ in 0..3 {
+        pool.unlink();
+        pool.write(&page);
+        pool.link(1);
+    }
+    pool.unlink();
+    pool.region.checkpoint().unwrap();
+    // Smaller objects, which are enough pages together.
+    let other = vec![0xee; PAGE as usize];
+    let before = pool.log_bytes();
+    {
+        let lines = COUNT * pool.region.write_lines(OBJECTS, PAGE);
+        let _section = pool.region.reserve(lines).unwrap();
+        for number in 0..COUNT {
+            let at = OBJECTS + number * PAGE;
+            pool.region.write_object("test.small", at, &[&other], PAGE).unwrap();
+        }
+        pool.region.fence("test.fence");
+    }
+    pool.link(2);
+    assert!(pool.log_bytes() - before < PAGE, "they went into the log");
+    pool.unlink();
+    pool.write(&page);
+    pool.link(3);
+    assert_eq!(pool.bytes(), page);
+    let pool = pool.reopen();
+    assert_eq!(pool.bytes(), page);
+    pool.remove();
+}

@@ -334,13 +334,42 @@ mod tests {
         out
     }
 
+    /// The same in the form without runs, as earlier releases have written it.
+    fn old_group_of(lines: &[u64], extents: &[Extent]) -> Vec<u8> {
+        let mut header = GroupHeader::new_zeroed();
+        header.salt.set(9);
+        header.sequence.set(PLACE.sequence);
+        header.runs.set(lines.len() as u32);
+        header.extents.set(extents.len() as u32);
+        header.position.set(PLACE.position);
+        let mut out = header.as_bytes().to_vec();
+        lines.iter().for_each(|line| out.extend_from_slice(&line.to_le_bytes()));
+        for extent in extents {
+            out.extend_from_slice(&extent.offset.to_le_bytes());
+            out.extend_from_slice(&((extent.len / 4096) as u32).to_le_bytes());
+            out.extend_from_slice(&extent.checksum.unwrap().to_le_bytes());
+        }
+        out.resize(out.len().next_multiple_of(64), 0);
+        for line in lines {
+            (0..8).for_each(|_| out.extend_from_slice(&line.to_le_bytes()));
+        }
+        seal(&mut out, 0, PLACE);
+        out
+    }
+
+    /// Of a log of earlier releases.
+    fn without_runs() -> LogKind {
+        LogKind { has_runs: false, ..LogKind::written(9) }
+    }
+
     /// Whether it is found as it was written.
-    fn is_found(bytes: &[u8], lines: &[u64], extents: &[Extent]) -> bool {
-        let mut walk = Walk::new(bytes, LogKind::written(9), PLACE);
+    fn is_found(kind: LogKind, bytes: &[u8], lines: &[u64], extents: &[Extent]) -> bool {
+        let mut walk = Walk::new(bytes, kind, PLACE);
         let Some(group) = walk.next() else { return false };
         let found: Vec<u64> = group.lines().map(|(line, _)| line).collect();
         let values = group.lines().all(|(line, at)| bytes[at..at + 8] == line.to_le_bytes());
-        found == lines && values && group.extents().eq(extents.iter().copied())
+        let is_whole = walk.at() == bytes.len() && walk.place.sequence == PLACE.sequence + 1;
+        found == lines && values && is_whole && group.extents().eq(extents.iter().copied())
     }
 
     /// The next number of a sequence.
@@ -383,8 +412,34 @@ mod tests {
             let bytes = group_of(&lines, &extents);
             assert_eq!(bytes.len(), group_size(&lines, extents.len()), "{round}");
             assert!(bytes.len() <= group_size_max(lines.len()) + (extents.len() + 4) * 16);
-            assert!(is_found(&bytes, &lines, &extents), "{round}");
-            assert!(!is_found(&bytes[..bytes.len() - 1], &lines, &extents), "cut off");
+            let kind = LogKind::written(9);
+            assert!(is_found(kind, &bytes, &lines, &extents), "{round}");
+            assert!(!is_found(kind, &bytes[..bytes.len() - 1], &lines, &extents), "cut off");
+            let old = old_group_of(&lines, &extents);
+            assert!(is_found(without_runs(), &old, &lines, &extents), "{round}");
+            assert!(!is_found(without_runs(), &old[..old.len() - 1], &lines, &extents));
+            assert!(lines.is_empty() || !is_found(kind, &old, &lines, &extents), "{round}");
+        }
+    }
+
+    #[test]
+    fn as_many_lines_and_extents_as_a_group_may_have_are_found_in_both_forms() {
+        let lines: Vec<u64> = (1..=GROUP_MAX as u64).map(|number| number * 4096).collect();
+        let extents: Vec<Extent> = (1..=GROUP_MAX as u64)
+            .map(|number| Extent { offset: number << 20, len: PAGE, checksum: Some(number as u32) })
+            .collect();
+        assert!(is_found(LogKind::written(9), &group_of(&lines, &extents), &lines, &extents));
+        assert!(is_found(without_runs(), &old_group_of(&lines, &extents), &lines, &extents));
+        let more = [&lines[..], &[8 << 20]].concat();
+        assert!(!is_found(without_runs(), &old_group_of(&more, &extents), &more, &extents));
+    }
+
+    #[test]
+    fn the_first_group_of_an_opening_has_no_lines_in_either_form() {
+        let mut bytes = Vec::new();
+        encode_opening(&mut bytes, (9, 0), PLACE, [u64::MAX, 77]);
+        for kind in [LogKind::written(9), without_runs()] {
+            assert!(is_found(kind, &bytes, &[], &[]));
         }
     }
 

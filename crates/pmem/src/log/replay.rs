@@ -235,3 +235,48 @@ impl Later {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::group::encode;
+
+    const START: Place = Place { position: 0, sequence: 1, chain: 5 };
+    const SIZE: u64 = 1 << 20;
+
+    /// Gathers one group of these lines.
+    fn gathered(lines: &[u64]) -> (Result<(), Place>, Vec<u64>) {
+        let mut bytes = Vec::new();
+        let copy = |_, out: &mut Vec<u8>| out.resize(out.len() + LINE as usize, 1);
+        encode(&mut bytes, (9, 0), START, (lines, &[]), copy);
+        let mut walk = Walk::new(&bytes, LogKind::written(9), START);
+        let mut found = Gathered::default();
+        let outcome = gather(&mut walk, SIZE, u64::MAX, &mut found);
+        (outcome, found.lines.iter().map(|(line, _)| *line).collect())
+    }
+
+    #[test]
+    fn a_run_over_the_end_or_into_the_header_is_damage() {
+        let sound = [
+            [HEADER_SIZE, HEADER_SIZE + LINE],
+            [8192, 8192 + LINE],
+            [SIZE - 2 * LINE, SIZE - LINE],
+        ];
+        for run in sound {
+            assert_eq!(gathered(&run), (Ok(()), run.to_vec()));
+        }
+        let damaged = [
+            [HEADER_SIZE - LINE, HEADER_SIZE],
+            [0, LINE],
+            [SIZE - LINE, SIZE],
+            [SIZE, SIZE + LINE],
+            [crate::SIZE_MAX - LINE, crate::SIZE_MAX],
+        ];
+        for run in damaged {
+            assert_eq!(gathered(&run).0, Err(START), "{run:?}");
+            // Also where it is named behind the group's header.
+            let lines = [&sound.concat()[..], &run].concat();
+            assert_eq!(gathered(&lines).0, Err(START), "{run:?}");
+        }
+    }
+}

@@ -63,13 +63,18 @@ pub(crate) enum Waits {
     Ready,
 }
 
+struct Chosen {
+    token: Token,
+    has_gone_on: bool,
+}
+
 /// The clients of which a command is put off.
 #[derive(Default)]
 pub(crate) struct PutOffClients {
     /// In the order in which they go on. Of some the command may have ended since.
     order: VecDeque<Token>,
     /// Those that go on in this turn.
-    now: Vec<Token>,
+    now: Vec<Chosen>,
 }
 
 impl PutOffClients {
@@ -82,28 +87,29 @@ impl PutOffClients {
 
     /// Chooses those that go on in a turn.
     pub(crate) fn begin_turn(&mut self, waits: impl Fn(Token) -> Waits) {
+        for chosen in self.now.drain(..).filter(|chosen| chosen.has_gone_on) {
+            self.order.retain(|token| *token != chosen.token);
+            self.order.push_back(chosen.token);
+        }
         let now = &mut self.now;
-        now.clear();
         self.order.retain(|&token| {
             if now.len() == TOGETHER_MAX {
                 return true;
             }
             let waits = waits(token);
             if waits == Waits::Ready {
-                now.push(token);
+                now.push(Chosen { token, has_gone_on: false });
             }
             waits != Waits::Not
         });
     }
 
     /// Whether the client goes on in this turn, which it does once; then all others come before it. One that the turn does not
-    /// come to is chosen again.
+    /// come to keeps its place.
     pub(crate) fn take_chance(&mut self, token: Token) -> bool {
-        let Some(at) = self.now.iter().position(|chosen| *chosen == token) else { return false };
-        self.now.swap_remove(at);
-        self.order.retain(|other| *other != token);
-        self.order.push_back(token);
-        true
+        let mut waiting = self.now.iter_mut().filter(|chosen| !chosen.has_gone_on);
+        let chosen = waiting.find(|chosen| chosen.token == token);
+        chosen.map(|chosen| chosen.has_gone_on = true).is_some()
     }
 }
 

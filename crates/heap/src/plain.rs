@@ -61,10 +61,7 @@ impl<'h, L: Layer> Access<'h, L> {
         mark: u64,
         at: u64,
     ) -> Option<Result<F, Error>> {
-        if L::COUNTS && !self.arena.handles.is_settled(bits) {
-            return None;
-        }
-        self.decode_plain(bits, mark, at, None)
+        self.decode_settled(bits, mark, at, None)
     }
 
     /// The value in a cell of a slice. `None`: it needs a closer look.
@@ -75,10 +72,23 @@ impl<'h, L: Layer> Access<'h, L> {
         mark: u64,
         index: u64,
     ) -> Option<Result<F, Error>> {
+        let at = index.saturating_mul(F::WORDS).saturating_add(1);
+        self.decode_settled(bits, mark, at, Some(index))
+    }
+
+    /// As [`decode_plain`](Access::decode_plain), of an object that may not be one of the heap yet.
+    #[inline]
+    fn decode_settled<F: Persist<'h>>(
+        &mut self,
+        bits: u64,
+        mark: u64,
+        at: u64,
+        cell: Option<u64>,
+    ) -> Option<Result<F, Error>> {
         if L::COUNTS && !self.arena.handles.is_settled(bits) {
             return None;
         }
-        self.decode_plain(bits, mark, index.saturating_mul(F::WORDS).saturating_add(1), Some(index))
+        self.decode_plain(bits, mark, at, cell)
     }
 
     /// The same of an object that is known to be one of the heap; of the cell of that index, if there is one.

@@ -124,9 +124,8 @@ fn a_page_with_one_more_row_costs_the_log_the_lines_of_that_row() {
     pool.remove();
 }
 
-#[test]
-fn a_page_that_was_written_beside_the_log_and_given_up_is_logged_whole() {
-    let pool = Fixture::new("given-up");
+/// A page that the groups know, its place free and checkpointed; what the page was.
+fn given_up(pool: &Fixture) -> Vec<u8> {
     let page = rows(20);
     for _ in 0..3 {
         pool.unlink();
@@ -135,6 +134,13 @@ fn a_page_that_was_written_beside_the_log_and_given_up_is_logged_whole() {
     }
     pool.unlink();
     pool.region.checkpoint().unwrap();
+    page
+}
+
+#[test]
+fn a_page_that_was_written_beside_the_log_and_given_up_is_logged_whole() {
+    let pool = Fixture::new("given-up");
+    let page = given_up(&pool);
     let other = vec![0xee; PAGE as usize];
     let objects: Vec<_> = (0..COUNT)
         .map(|number| WholeObject { offset: OBJECTS + number * PAGE, bytes: &other })
@@ -155,14 +161,7 @@ fn a_page_that_was_written_beside_the_log_and_given_up_is_logged_whole() {
 #[test]
 fn a_page_that_a_fence_has_written_beside_the_log_is_not_what_the_groups_make_of_it() {
     let pool = Fixture::new("fence");
-    let page = rows(20);
-    for _ in 0..3 {
-        pool.unlink();
-        pool.write(&page);
-        pool.link(1);
-    }
-    pool.unlink();
-    pool.region.checkpoint().unwrap();
+    let page = given_up(&pool);
     // Smaller objects, which are enough pages together.
     let other = vec![0xee; PAGE as usize];
     let before = pool.log_bytes();

@@ -376,14 +376,19 @@ mod tests {
         again
     }
 
+    /// A connection that is about to write, and one that has looked, with what it keeps.
+    fn beside_a_writer(database: &Arc<Database>) -> (MainFile, MainFile, Kept) {
+        let (mut writer, mut reader, mut kept) = (open(database), open(database), Kept::default());
+        look(&mut reader, &mut kept);
+        writer.lock(LOCK_RESERVED).unwrap();
+        (writer, reader, kept)
+    }
+
     #[test]
     fn a_commit_that_waits_for_the_disk_is_counted_for_those_that_see_it() {
         let folder = tempfile::tempdir().unwrap();
         let database = database(folder.path());
-        let (mut writer, mut reader, mut kept) =
-            (open(&database), open(&database), Kept::default());
-        look(&mut reader, &mut kept);
-        writer.lock(LOCK_RESERVED).unwrap();
+        let (mut writer, mut reader, mut kept) = beside_a_writer(&database);
         write(&mut writer, 3, 7, 1);
         writer.raise_counter().unwrap();
         // As `commit` does it.
@@ -426,10 +431,7 @@ mod tests {
     fn each_commit_under_one_lock_raises_the_counter() {
         let folder = tempfile::tempdir().unwrap();
         let database = database(folder.path());
-        let (mut writer, mut reader, mut kept) =
-            (open(&database), open(&database), Kept::default());
-        look(&mut reader, &mut kept);
-        writer.lock(LOCK_RESERVED).unwrap();
+        let (mut writer, mut reader, mut kept) = beside_a_writer(&database);
         // The first one as SQLite does; then without page 1; then with a counter that SQLite has from its first one.
         for round in 1..=9 {
             match round % 3 {

@@ -4,10 +4,11 @@ use tembo_pmem::thread::lock;
 use tembo_pool::Object;
 
 use crate::Error;
-use crate::access::Access;
+use crate::access::{Access, Company};
 use crate::format::{HEAD, head, low_of};
 use crate::handles::Released;
 use crate::layer::{Atomic, Layer};
+use crate::ownership::Ownership;
 use crate::settlement::Settlement;
 
 impl Access<'_, Atomic> {
@@ -81,15 +82,20 @@ impl<L: Layer> Access<'_, L> {
                 ledger.candidates.add(bits);
             }
         }
-        // First: whatever reads a pointer to them under the new version finds them whole.
+        let version = arena.ownership.next();
+        // First: whatever reads a pointer to them under the new version finds them whole. And before that they get the version, for a
+        // pointer may come to another transaction by other ways than by what it reads.
         for bits in self.notes.made.drain(..).filter(|_| L::COUNTS) {
-            match arena.handles.settle(bits, self.notes.change.is_fresh(bits)) {
+            let is_made = self.notes.change.is_fresh(bits);
+            if is_made && self.company == Company::Others {
+                arena.ownership.raise(Ownership::index(bits), version);
+            }
+            match arena.handles.settle(bits, is_made) {
                 Released::Nothing => {}
                 Released::Orphan => arena.drop_later(bits),
                 Released::Void => arena.pool.free_unused(Object::from_bits(bits)),
             }
         }
-        let version = arena.ownership.next();
         for (index, _) in self.notes.owned.iter() {
             arena.ownership.give(index, version);
         }

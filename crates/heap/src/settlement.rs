@@ -16,6 +16,8 @@
 //! An operation that destroys has no fence more than others. Its own entries name no word of what it destroys, and those of the operations
 //! before it are void when it is durable: so what it has destroyed may be another's at once.
 
+use std::sync::atomic::{Ordering, fence};
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use tembo_pool::{Object, Relief};
 
@@ -603,6 +605,8 @@ impl<'a> Settlement<'a> {
         let room = if needs_extent { extent } else { 0 };
         let operation = pool.operation(id, room, lines / 2 + 1)?;
         contents.clear();
+        // What they are written with releases nothing where it is not `asm!`: see `Ownership::is_still`.
+        fence(Ordering::Release);
         for (bits, words) in self.change.fresh() {
             let offset = Object::from_bits(bits).offset();
             bytes.clear();

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The clock says before anything is freed that a commit has begun. So words under an unchanged clock, or under one to which what was read
-//! could be carried on, are those of the object, and not of what was made in its place. (One clock for all that a reader relies on is that of
+//! could be carried on, are those of the object, and not of what was made in its place: that is written behind a release fence, which has the clock
+//! before it. (One clock for all that a reader relies on is that of
 //! NOrec, Dalessandro et al. 2010.)
 
 use std::marker::PhantomData;

@@ -83,8 +83,22 @@ impl<L: Layer> Access<'_, L> {
             }
         }
         let version = arena.ownership.next();
-        // First: whatever reads a pointer to them under the new version finds them whole. And before that they get the version, for a
-        // pointer may come to another transaction by other ways than by what it reads.
+        self.settle_made(version);
+        for (index, _) in self.notes.owned.iter() {
+            arena.ownership.give(index, version);
+        }
+        self.notes.owned.clear();
+        self.hand.settle();
+        // The transaction has committed; what could not be destroyed is left to the next one.
+        let _ = crate::upkeep::some(arena, &mut ledger);
+        Ok(true)
+    }
+
+    /// What it has made is the heap's. Before the records of what it has changed are given back: whatever reads a pointer to a new object
+    /// under the new version finds it whole. And before it is found whole its record has the version: another transaction may have the pointer
+    /// by other ways than by what it reads.
+    fn settle_made(&mut self, version: u64) {
+        let arena = self.arena;
         for bits in self.notes.made.drain(..).filter(|_| L::COUNTS) {
             let is_made = self.notes.change.is_fresh(bits);
             if is_made && self.company == Company::Others {
@@ -96,14 +110,6 @@ impl<L: Layer> Access<'_, L> {
                 Released::Void => arena.pool.free_unused(Object::from_bits(bits)),
             }
         }
-        for (index, _) in self.notes.owned.iter() {
-            arena.ownership.give(index, version);
-        }
-        self.notes.owned.clear();
-        self.hand.settle();
-        // The transaction has committed; what could not be destroyed is left to the next one.
-        let _ = crate::upkeep::some(arena, &mut ledger);
-        Ok(true)
     }
 
     /// Nothing refers to what was freed by hand, when the change is made.

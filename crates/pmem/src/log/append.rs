@@ -161,12 +161,19 @@ impl State {
 }
 
 /// Cuts what one fence appends into groups.
+///
+/// ORDER: no line is in a group before the one of an extent that it lies in. It was stored after the extent was written, and replay
+/// takes lines of earlier groups for what was there before. So the first lines come with the last of the extents.
 fn pieces<'a>(
     lines: &'a [u64],
     extents: &'a [WrittenExtent],
 ) -> impl Iterator<Item = (&'a [u64], &'a [WrittenExtent])> {
-    let count = lines.len().div_ceil(GROUP_MAX).max(extents.len().div_ceil(GROUP_MAX));
-    (0..count).map(move |index| (piece(lines, index), piece(extents, index)))
+    let without_lines = extents.len().div_ceil(GROUP_MAX).saturating_sub(1);
+    let with_lines = lines.len().div_ceil(GROUP_MAX).max(usize::from(!extents.is_empty()));
+    (0..without_lines + with_lines).map(move |index| {
+        let lines = index.checked_sub(without_lines).map_or(&[][..], |index| piece(lines, index));
+        (lines, piece(extents, index))
+    })
 }
 
 fn piece<T>(all: &[T], index: usize) -> &[T] {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 
 use tembo_pmem::{DomainRequest, Error, Region, RegionOptions, WholeObject};
 
@@ -182,5 +183,54 @@ fn a_page_that_a_fence_has_written_beside_the_log_is_not_what_the_groups_make_of
     assert_eq!(pool.bytes(), page);
     let pool = pool.reopen();
     assert_eq!(pool.bytes(), page);
+    pool.remove();
+}
+
+/// Two threads have lines of a page that they gave up, and fence them when a third has the space. It has written the page beside the
+/// log, and stored to it; the two append what the mapping shows, so the groups make it of the page until the third's extent comes.
+#[test]
+fn what_is_stored_to_a_page_beside_the_log_is_logged_though_others_have_appended_it() {
+    let pool = Fixture::new("others");
+    let written_beside = vec![0xee; PAGE as usize];
+    let objects: Vec<_> = (0..COUNT)
+        .map(|number| WholeObject { offset: OBJECTS + number * PAGE, bytes: &written_beside })
+        .collect();
+    let line = OBJECTS + 5 * 64;
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (0..2)
+            .map(|number| {
+                let (flushed, is_flushed) = channel();
+                let (go_on, goes_on) = channel();
+                let region = &pool.region;
+                let thread = scope.spawn(move || {
+                    let _section = region.reserve(PAGE / 64).unwrap();
+                    let words = region.words(OBJECTS, PAGE as usize / 8).unwrap();
+                    words.iter().for_each(|word| region.store(word, number));
+                    region.flush("test.others", OBJECTS, PAGE);
+                    flushed.send(()).unwrap();
+                    goes_on.recv().unwrap();
+                    region.fence("test.fence");
+                });
+                is_flushed.recv().unwrap();
+                (thread, go_on)
+            })
+            .collect();
+        let _section = pool.region.reserve(COUNT + 1).unwrap();
+        let written = pool.region.write_together(&objects).unwrap();
+        assert!(written.iter().all(|is_written| *is_written));
+        pool.region.store(&pool.region.words(line, 1).unwrap()[0], 7);
+        for (thread, go_on) in others {
+            go_on.send(()).unwrap();
+            thread.join().unwrap();
+        }
+        pool.region.flush("test.store", line, 8);
+        pool.region.fence("test.fence");
+    });
+    pool.link(2);
+    let mut expected = written_beside;
+    expected[(line - OBJECTS) as usize..][..8].copy_from_slice(&7_u64.to_le_bytes());
+    assert!(pool.bytes() == expected);
+    let pool = pool.reopen();
+    assert!(pool.bytes() == expected, "the store is in the log");
     pool.remove();
 }

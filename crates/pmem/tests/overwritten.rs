@@ -1,4 +1,5 @@
-//! A thread overwrites space beside the log in which another one wrote lines, gave them up, and has not fenced them.
+//! A thread overwrites space beside the log in which another one wrote lines, gave them up, and has not fenced them; or of which groups
+//! have lines, and fails.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io;
@@ -11,21 +12,28 @@ use tembo_pmem::{BYPASS_MIN, Disk, DiskFile, DomainRequest, Error, OsDisk, Regio
 
 const OBJECTS: u64 = 1 << 20;
 
-/// Says when a range of the pool file was written beside the log, and waits for the answer.
-type Stop = Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>;
+/// What the next write beside the log meets.
+enum Meddling {
+    /// It says when a large record was written, and waits for the answer.
+    Stop(Sender<()>, Receiver<()>),
+    /// What a fence writes there fails, and leaves other bytes.
+    Spoil,
+}
 
-/// The system's files, which stop in the middle of a write beside the log.
-struct Stopping(Stop);
+type Plan = Arc<Mutex<Option<Meddling>>>;
 
-struct StoppingFile(Arc<dyn DiskFile>, Stop);
+/// The system's files, in whose writes beside the log something happens.
+struct Meddled(Plan);
 
-impl Stopping {
+struct MeddledFile(Arc<dyn DiskFile>, Plan);
+
+impl Meddled {
     fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(StoppingFile(file, self.0.clone()))
+        Arc::new(MeddledFile(file, self.0.clone()))
     }
 }
 
-impl Disk for Stopping {
+impl Disk for Meddled {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         Ok(self.file(OsDisk.open(path)?))
     }
@@ -52,12 +60,19 @@ impl Disk for Stopping {
     }
 }
 
-impl DiskFile for StoppingFile {
+impl DiskFile for MeddledFile {
     fn write_at(&self, step: &'static str, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let is_now = |planned: &mut Meddling| match planned {
+            Meddling::Stop(..) => step == "pool.bypass_write",
+            Meddling::Spoil => step == "pool.run_write",
+        };
+        let planned = self.1.lock().unwrap().take_if(is_now);
+        if let Some(Meddling::Spoil) = planned {
+            self.0.write_at(step, &vec![0xdd; bytes.len()], offset)?;
+            return Err(io::Error::other("a disk that leaves other bytes"));
+        }
         self.0.write_at(step, bytes, offset)?;
-        if step == "pool.bypass_write"
-            && let Some((written, go_on)) = self.1.lock().unwrap().take()
-        {
+        if let Some(Meddling::Stop(written, go_on)) = planned {
             written.send(()).unwrap();
             go_on.recv().unwrap();
         }
@@ -115,12 +130,12 @@ fn nothing_comes_over_it(before: Before) {
     let name = format!("tembo-overwritten-{before:?}-{}", std::process::id());
     let path = std::env::temp_dir().join(name);
     let left = path.with_extension("left");
-    let stop = Stop::default();
+    let plan = Plan::default();
     let options = RegionOptions {
         domain: DomainRequest::Logged,
         size_max: 4 << 20,
         log_size: 1 << 20,
-        disk: Arc::new(Stopping(stop.clone())),
+        disk: Arc::new(Meddled(plan.clone())),
         background: false,
         ..RegionOptions::default()
     };
@@ -138,7 +153,7 @@ fn nothing_comes_over_it(before: Before) {
     region.frees().note_unused(OBJECTS, 4096);
     let (written, is_written) = channel();
     let (go_on, goes_on) = channel();
-    *stop.lock().unwrap() = Some((written, goes_on));
+    *plan.lock().unwrap() = Some(Meddling::Stop(written, goes_on));
     std::thread::scope(|scope| {
         // The other one has the space now.
         scope.spawn(|| {
@@ -163,6 +178,50 @@ fn nothing_comes_over_it(before: Before) {
     let region = Region::open(&left, &options).unwrap();
     let found = region.media_bytes(OBJECTS, BYPASS_MIN).unwrap().to_vec();
     assert!(found == large, "what was synced is there");
+    drop(region);
+    all.iter().for_each(|path| drop(std::fs::remove_file(path)));
+}
+
+/// Groups have made a page twice, and a checkpoint has brought it to the pool file: the log knows it and has no lines of it.
+#[test]
+fn what_a_write_beside_the_log_has_spoiled_is_logged_whole() {
+    let path = std::env::temp_dir().join(format!("tembo-spoiled-{}", std::process::id()));
+    let plan = Plan::default();
+    let options = RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: 4 << 20,
+        log_size: 1 << 20,
+        disk: Arc::new(Meddled(plan.clone())),
+        background: false,
+        ..RegionOptions::default()
+    };
+    let all = [path.clone(), log(&path)];
+    all.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
+    let pages = vec![4; 4 * 4096];
+    let write_and_give_up = |bytes: &[u8]| {
+        write(&region, bytes);
+        region.fence("test.fence");
+        region.sync().unwrap();
+        region.frees().note(OBJECTS, bytes.len() as u64);
+        // A group behind it, so that what freed it is durable.
+        let _section = region.reserve(1).unwrap();
+        region.store(&region.words(OBJECTS / 2, 1).unwrap()[0], 1);
+        region.flush("test.other", OBJECTS / 2, 8);
+        region.fence("test.fence");
+        region.sync().unwrap();
+        region.checkpoint().unwrap();
+    };
+    (0..3).for_each(|_| write_and_give_up(&pages[..4096]));
+    *plan.lock().unwrap() = Some(Meddling::Spoil);
+    write(&region, &pages);
+    region.fence("test.fence");
+    region.sync().unwrap();
+    assert!(plan.lock().unwrap().is_none(), "pages were written beside the log");
+    drop(region);
+    let region = Region::open(&path, &options).unwrap();
+    let found = region.media_bytes(OBJECTS, pages.len() as u64).unwrap().to_vec();
+    assert!(found == pages, "what was synced is there");
     drop(region);
     all.iter().for_each(|path| drop(std::fs::remove_file(path)));
 }

@@ -81,6 +81,7 @@ impl RedoLog {
         let records: Vec<Extent> = extents.iter().map(|written| written.extent).collect();
         let kept = state.outside_overwritten(lines);
         let lines = kept.as_deref().unwrap_or(lines);
+        // Also what others have appended of it since it was written: the extent makes that count no longer.
         records.iter().for_each(|extent| state.hot.forget(extent.offset, extent.end()));
         // A group of fewer lines is no larger, though it may have more runs: each takes less than the line between them.
         let changed = state.hot.changed(lines, |line| read_line(mapping, line));

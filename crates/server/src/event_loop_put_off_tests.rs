@@ -186,3 +186,28 @@ fn a_command_put_off_by_an_earlier_turn_has_an_error_if_a_turn_fails() {
         assert!(text.starts_with("-ERR") && text.ends_with("+PONG\r\n"), "{text}");
     });
 }
+
+/// What a client had sent behind a command that a pause held waited for more of its input, if the turn of the command failed.
+#[test]
+fn what_stands_behind_a_held_command_is_executed_though_its_turn_fails() {
+    with_loop(|event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        client.write_all(b"CLIENT PAUSE 100000 ALL\r\nINFO server\r\nPING\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut client, 1), "+OK\r\n");
+        let is_held = |event_loop: &mut EventLoop<'_>| {
+            event_loop.turns.clients.iter_mut().any(|(_, one)| one.session.postponed.is_some())
+        };
+        assert!(is_held(event_loop));
+        event_loop.turns.shared.pause.end();
+        event_loop.turns.data.fault = Some(StoreError::TooManyAborts);
+        event_loop.step().unwrap();
+        assert!(!is_held(event_loop));
+        for _ in 0..3 {
+            event_loop.step().unwrap();
+        }
+        let mut text = [0; 4096];
+        let size = client.read(&mut text).unwrap();
+        let text = String::from_utf8_lossy(&text[..size]);
+        assert!(text.starts_with("-ERR") && text.ends_with("\r\n+PONG\r\n"), "{text}");
+    });
+}

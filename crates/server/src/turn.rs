@@ -182,6 +182,8 @@ impl<'s> Turns<'s> {
             connection.queued = false;
             let has_waited = connection.session.waits_for.is_some();
             if let Err(error) = self.execute(&mut connection, &mut budget) {
+                // No input announces what stands behind the command.
+                connection.stopped = connection.has_more();
                 failure = Some(error);
             }
             self.count_client(&mut connection);
@@ -333,11 +335,7 @@ impl<'s> Turns<'s> {
                     let grown = grown + self.shared.pubsub.take_bytes();
                     budget.replied = budget.replied.saturating_sub(grown);
                     connection.finish_command();
-                    let executed = executed.and_then(|()| self.serve_waiting());
-                    if executed.is_err() {
-                        connection.stopped = connection.has_more();
-                        return executed;
-                    }
+                    executed.and_then(|()| self.serve_waiting())?;
                 }
                 Ok(Parsed::Nothing) => connection.finish_command(),
                 Ok(Parsed::Incomplete | Parsed::Long) => return Ok(()),

@@ -7,9 +7,7 @@ use zerocopy::FromBytes;
 use crate::Error;
 use crate::access::Reads;
 use crate::bounds::ROOT;
-use crate::format::{
-    ATTRIBUTE_TAG, COOKIE_TAG, INODE_TAG, InodeRecord, NAME_TAG, number_in, piece_in,
-};
+use crate::format::{ATTRIBUTE_TAG, COOKIE_TAG, INODE_TAG, InodeRecord, NAME_TAG, number_in};
 use crate::inode::{FileKind, Inode};
 use crate::records::{Entry, Records, entry, named};
 
@@ -175,10 +173,10 @@ fn attributes<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Re
 }
 
 fn pieces<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Result<(), Error> {
-    let size = records.layout.piece_size as u64;
+    let (size, piece_keys) = (records.layout.piece_size as u64, records.layout.piece_keys);
     records.all_pieces(&mut |key, value| {
         checking.found.pieces += 1;
-        let Some((number, piece)) = piece_in(key) else {
+        let Some((number, piece)) = piece_keys.numbers(key) else {
             checking.report(0, "a piece of no file");
             return true;
         };

@@ -18,7 +18,7 @@ pub(crate) const ATTRIBUTE_TAG: u8 = b'x';
 pub(crate) const ORPHAN_TAG: u8 = b'o';
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TEMBO-FS");
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The value of the key [`SUPERBLOCK_TAG`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -139,13 +139,6 @@ pub(crate) fn attribute_key(inode: u64, name: &[u8]) -> Vec<u8> {
     key
 }
 
-pub(crate) fn piece_key(inode: u64, piece: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&inode.to_be_bytes());
-    key[8..].copy_from_slice(&piece.to_be_bytes());
-    key
-}
-
 /// The number behind the tag of a key.
 pub(crate) fn number_in(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
@@ -156,8 +149,160 @@ pub(crate) fn name_in(key: &[u8]) -> Option<&[u8]> {
     key.get(9..)
 }
 
-/// The inode and the piece of a key of [`DATA_SPACE`].
-pub(crate) fn piece_in(key: &[u8]) -> Option<(u64, u64)> {
-    let (inode, piece) = key.split_first_chunk()?;
-    Some((u64::from_be_bytes(*inode), u64::from_be_bytes(piece.try_into().ok()?)))
+/// How the keys of [`DATA_SPACE`] say the inode and the number of the piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PieceKeys {
+    /// Of version 1: eight bytes each.
+    Wide,
+    /// Compact numbers: mostly eight bytes for both, which is what an element of a tree has room for.
+    Compact,
+}
+
+/// A key of [`DATA_SPACE`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PieceKey {
+    bytes: [u8; 2 * COMPACT_MAX],
+    len: usize,
+}
+
+/// Bytes of the longest compact number.
+const COMPACT_MAX: usize = 9;
+
+impl PieceKeys {
+    /// Those of a version; `None`: it is not known.
+    pub(crate) fn of_version(version: u32) -> Option<PieceKeys> {
+        match version {
+            1 => Some(PieceKeys::Wide),
+            VERSION => Some(PieceKeys::Compact),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn key(self, inode: u64, piece: u64) -> PieceKey {
+        let mut key = PieceKey { bytes: [0; 2 * COMPACT_MAX], len: 0 };
+        for number in [inode, piece] {
+            match self {
+                PieceKeys::Wide => key.push(&number.to_be_bytes()),
+                PieceKeys::Compact => key.push_compact(number),
+            }
+        }
+        key
+    }
+
+    /// The inode and the piece of a key; `None`: it is no such key.
+    pub(crate) fn numbers(self, key: &[u8]) -> Option<(u64, u64)> {
+        let take = |key| match self {
+            PieceKeys::Wide => take_wide(key),
+            PieceKeys::Compact => take_compact(key),
+        };
+        let (inode, rest) = take(key)?;
+        let (piece, rest) = take(rest)?;
+        rest.is_empty().then_some((inode, piece))
+    }
+}
+
+impl PieceKey {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// The upper three bits of the first byte say how many follow; 7: eight. The lower five are the begin of the number, the
+    /// highest byte first: so keys stand in the order of their numbers.
+    fn push_compact(&mut self, number: u64) {
+        let (more, bytes) = (bytes_behind(number), number.to_be_bytes());
+        let begin = if more < 8 { (number >> (8 * more)) as u8 } else { 0 };
+        self.push(&[(more.min(7) as u8) << 5 | begin]);
+        self.push(&bytes[8 - more..]);
+    }
+}
+
+impl std::ops::Deref for PieceKey {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Bytes of a compact number behind its first.
+fn bytes_behind(number: u64) -> usize {
+    match 64 - number.leading_zeros() as usize {
+        bits @ ..=53 => bits.saturating_sub(5).div_ceil(8),
+        _ => 8,
+    }
+}
+
+fn take_wide(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = key.split_first_chunk()?;
+    Some((u64::from_be_bytes(*number), rest))
+}
+
+/// A number has one form: another is none.
+fn take_compact(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (&first, rest) = key.split_first()?;
+    let more = if first >> 5 == 7 { 8 } else { usize::from(first >> 5) };
+    let (bytes, rest) = rest.split_at_checked(more)?;
+    let begin = u64::from(first & 0x1f);
+    let number = bytes.iter().fold(begin, |number, &byte| number << 8 | u64::from(byte));
+    let is_its_form = bytes_behind(number) == more && (more < 8 || begin == 0);
+    is_its_form.then_some((number, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers about all powers of two.
+    fn numbers() -> Vec<u64> {
+        let about = |bits: u32| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1];
+        let mut numbers: Vec<u64> = (0..64).flat_map(about).chain([u64::MAX]).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    #[test]
+    fn keys_of_pieces_stand_in_the_order_of_their_numbers() {
+        let all = numbers();
+        let pairs: Vec<_> = all.iter().flat_map(|&i| all.iter().map(move |&p| (i, p))).collect();
+        for keys in [PieceKeys::Wide, PieceKeys::Compact] {
+            let made: Vec<_> = pairs.iter().map(|&(i, p)| keys.key(i, p).to_vec()).collect();
+            assert!(made.is_sorted_by(|a, b| a < b), "{keys:?}");
+            for (key, &pair) in made.iter().zip(&pairs) {
+                assert_eq!(keys.numbers(key), Some(pair), "{keys:?}");
+                assert_eq!(keys.numbers(&key[..key.len() - 1]), None, "{keys:?}");
+                assert_eq!(keys.numbers(&[key, &[0][..]].concat()), None, "{keys:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_compact_number_has_one_form() {
+        for number in numbers() {
+            let mut forms = 0;
+            for more in [0, 1, 2, 3, 4, 5, 6, 8] {
+                let begin = if more < 8 { number >> (8 * more) } else { 0 };
+                if begin >= 32 {
+                    continue;
+                }
+                let first = (more.min(7) as u8) << 5 | begin as u8;
+                let form = [&[first], &number.to_be_bytes()[8 - more..]].concat();
+                forms += u64::from(take_compact(&form).is_some_and(|(found, _)| found == number));
+            }
+            assert_eq!(forms, 1, "{number:#x}");
+        }
+        // The lower bits of the first byte belong to no number of eight more.
+        assert_eq!(take_compact(&[0xe1, 1, 2, 3, 4, 5, 6, 7, 8]), None);
+    }
+
+    /// An element of a tree has room for a key of eight bytes: a longer one stands in a record, with its value.
+    #[test]
+    fn most_keys_of_pieces_have_at_most_eight_bytes() {
+        for (inode, piece) in [(1 << 28, 1 << 28), (1 << 36, 1 << 20), (1 << 20, 1 << 36)] {
+            assert_eq!(PieceKeys::Compact.key(inode, piece).len(), 8);
+        }
+        assert_eq!(PieceKeys::Compact.key(1000, 31).len(), 3);
+        assert_eq!(PieceKeys::Compact.key(u64::MAX, u64::MAX).len(), 18);
+    }
 }

@@ -9,7 +9,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::bounds::{PIECE_SIZE_MAX, PIECE_SIZE_MIN, ROOT};
 use crate::diff::{self, Difference};
-use crate::format::{DATA_SPACE, MAGIC, SUPERBLOCK_TAG, Superblock, TREE_SPACE, VERSION};
+use crate::format::{
+    DATA_SPACE, MAGIC, PieceKeys, SUPERBLOCK_TAG, Superblock, TREE_SPACE, VERSION, number_in,
+};
 use crate::inode::{FileKind, Inode, Time};
 use crate::names::New;
 use crate::open_files::{OpenFiles, Unlinking};
@@ -86,6 +88,7 @@ impl Fs {
             tree: store.keyspace(TREE_SPACE)?,
             data: store.keyspace(DATA_SPACE)?,
             piece_size: size,
+            piece_keys: PieceKeys::Compact,
             singly_max: SINGLY_MAX,
         };
         let mut writer = store.exclusive()?;
@@ -127,14 +130,14 @@ impl Fs {
         if superblock.magic.get() != MAGIC {
             return Err(damaged);
         }
-        if version != VERSION {
+        let Some(piece_keys) = PieceKeys::of_version(version) else {
             return Err(Error::NewerVersion { found: version, known: VERSION });
-        }
+        };
         if !piece_size.is_power_of_two() || !(PIECE_SIZE_MIN..=PIECE_SIZE_MAX).contains(&piece_size)
         {
             return Err(damaged);
         }
-        let layout = Layout { tree, data, piece_size, singly_max: SINGLY_MAX };
+        let layout = Layout { tree, data, piece_size, piece_keys, singly_max: SINGLY_MAX };
         let last = Tree::new(store.snapshot()?, layout).last_inode()?;
         let fs = Fs::of(store, layout, last.max(ROOT).saturating_add(1));
         if !store.is_read_only() {
@@ -179,6 +182,18 @@ impl Fs {
     /// erases. 1024 unless given.
     pub fn set_singly_max(&self, pieces: u64) {
         self.0.singly_max.store(pieces, Ordering::Relaxed);
+    }
+
+    /// The inode that a conflict of two transactions is about.
+    pub fn conflicting_inode(&self, error: &Error) -> Option<u64> {
+        let Error::Store(tembo_kv::Error::Conflict { keyspace, key, .. }) = error else {
+            return None;
+        };
+        match &**keyspace {
+            TREE_SPACE => number_in(key),
+            DATA_SPACE => Some(self.0.layout.piece_keys.numbers(key)?.0),
+            _ => None,
+        }
     }
 
     fn layout(&self) -> Layout {

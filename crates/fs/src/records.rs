@@ -11,8 +11,8 @@ use crate::Error;
 use crate::access::{Bounds, Reads, With, Writes};
 use crate::bounds::{NAME_LEN_MAX, is_name};
 use crate::format::{
-    CookieRecord, InodeRecord, NameRecord, attribute_key, cookie_key, inode_key, name_key,
-    number_in, orphan_key, piece_in, piece_key,
+    CookieRecord, InodeRecord, NameRecord, PieceKey, PieceKeys, attribute_key, cookie_key,
+    inode_key, name_key, number_in, orphan_key,
 };
 use crate::inode::{FileKind, Inode, Time};
 use crate::open_files::Unlinking;
@@ -24,6 +24,7 @@ pub(crate) struct Layout {
     pub(crate) data: Keyspace,
     /// In bytes.
     pub(crate) piece_size: usize,
+    pub(crate) piece_keys: PieceKeys,
     /// Of a file, up to so many pieces are removed one by one; more as a range.
     pub(crate) singly_max: u64,
 }
@@ -168,11 +169,11 @@ impl<A: Reads> Records<A> {
         if first > last {
             return Ok(());
         }
-        let (from, to) = (piece_key(inode, first), piece_key(inode, last));
-        let (bounds, piece_size) =
-            ((Bound::Included(&from[..]), Bound::Included(&to[..])), self.layout.piece_size);
+        let Layout { piece_size, piece_keys, .. } = self.layout;
+        let (from, to) = (self.piece_key(inode, first), self.piece_key(inode, last));
+        let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
         let mut is_sound = true;
-        let piece = &mut |key: &[u8], value: Value<'_>| match piece_in(key) {
+        let piece = &mut |key: &[u8], value: Value<'_>| match piece_keys.numbers(key) {
             Some((_, piece)) if value.len() <= piece_size => visit(piece, value),
             _ => {
                 is_sound = false;
@@ -183,11 +184,15 @@ impl<A: Reads> Records<A> {
         if is_sound { Ok(()) } else { Err(Error::Damaged { inode, what: "a piece is too long" }) }
     }
 
+    fn piece_key(&self, inode: u64, piece: u64) -> PieceKey {
+        self.layout.piece_keys.key(inode, piece)
+    }
+
     /// A piece of a file, copied.
     pub(crate) fn piece(&mut self, inode: u64, piece: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut found = None;
         let with: &mut With<'_> = &mut |value| found = value.map(|value| value.to_vec());
-        self.access.get_at(self.layout.data, &piece_key(inode, piece), with)?;
+        self.access.get_at(self.layout.data, &self.piece_key(inode, piece), with)?;
         Ok(found)
     }
 
@@ -195,7 +200,7 @@ impl<A: Reads> Records<A> {
     pub(crate) fn has_piece(&mut self, inode: u64, piece: u64) -> Result<bool, Error> {
         let mut found = false;
         let with: &mut With<'_> = &mut |value| found = value.is_some();
-        self.access.get_at(self.layout.data, &piece_key(inode, piece), with)?;
+        self.access.get_at(self.layout.data, &self.piece_key(inode, piece), with)?;
         Ok(found)
     }
 
@@ -317,16 +322,16 @@ impl<A: Writes> Records<A> {
     }
 
     pub(crate) fn put_piece(&mut self, inode: u64, piece: u64, bytes: &[u8]) -> Result<(), Error> {
-        Ok(self.access.set(self.layout.data, &piece_key(inode, piece), bytes)?)
+        Ok(self.access.set(self.layout.data, &self.piece_key(inode, piece), bytes)?)
     }
 
     pub(crate) fn remove_piece(&mut self, inode: u64, piece: u64) -> Result<(), Error> {
-        Ok(self.access.unset(self.layout.data, &piece_key(inode, piece))?)
+        Ok(self.access.unset(self.layout.data, &self.piece_key(inode, piece))?)
     }
 
     /// Removes all pieces from one up to and including another, whatever their number.
     pub(crate) fn remove_pieces(&mut self, inode: u64, first: u64, last: u64) -> Result<(), Error> {
-        let (from, to) = (piece_key(inode, first), piece_key(inode, last));
+        let (from, to) = (self.piece_key(inode, first), self.piece_key(inode, last));
         let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
         Ok(self.access.unset_range(self.layout.data, bounds)?)
     }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tembo_fs::{FileKind, Format, Fs, New, ROOT, Set, Time};
+use tembo_fs::{Allocate, AnyTreeMut, Error, FileKind, Format, Fs, New, ROOT, Set, Time};
 use tembo_kv::{DomainRequest, Durability, Options, Store};
 
 const SIZE: usize = 1 << 20;
@@ -47,19 +47,63 @@ fn holds_all(fs: &Fs) {
     assert_eq!((check.inodes, check.entries, check.orphans), (4, 4, 0));
 }
 
-#[test]
-fn a_file_system_of_version_1_opens_with_all_that_it_holds() {
-    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images/fs_1.image");
-    let mut bytes = std::fs::read(image).unwrap();
+/// Opens the image of a version, in which `work` does something.
+fn with_image(version: u32, work: impl FnOnce(&Fs)) {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images");
+    let mut bytes = std::fs::read(image.join(format!("fs_{version}.image"))).unwrap();
     bytes.resize(SIZE, 0);
-    let folder = std::env::temp_dir().join(format!("tembo-fs-golden-{}", std::process::id()));
+    let name = format!("tembo-fs-golden-{version}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("pool"), bytes).unwrap();
     let store = Store::open(&folder.join("pool"), &options()).unwrap();
     let fs = Fs::open(&store).unwrap();
     holds_all(&fs);
+    work(&fs);
     drop((fs, store));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Writes, cuts, punches and removes, and looks whether all parts fit to each other.
+fn goes_on(fs: &Fs) {
+    let bytes = vec![9; 20_000];
+    let change = |work: &mut dyn FnMut(&mut AnyTreeMut<'_, '_>) -> Result<(), Error>| {
+        fs.write(NOW, Durability::Strict, work).unwrap();
+        assert_eq!(fs.snapshot().unwrap().check().unwrap().findings, []);
+    };
+    let file = fs.snapshot().unwrap().resolve(b"/folder/file").unwrap().number;
+    change(&mut |tree| tree.write(file, 1000, &bytes).map(drop));
+    let mut read = vec![0; 30_000];
+    let mut tree = fs.snapshot().unwrap();
+    assert_eq!(tree.read(file, 0, &mut read).unwrap(), 21_000);
+    assert_eq!((&read[..1000], &read[1000..21_000]), (&[0; 1000][..], &bytes[..]));
+    drop(tree);
+    change(&mut |tree| tree.allocate(file, 4096, 8192, Allocate::Punch).map(drop));
+    change(&mut |tree| tree.set(file, &Set { size: Some(7), ..Set::default() }).map(drop));
+    change(&mut |tree| tree.unlink(ROOT, b"second"));
+    let folder = fs.snapshot().unwrap().resolve(b"/folder").unwrap().number;
+    change(&mut |tree| tree.unlink(folder, b"file"));
+    assert_eq!(fs.snapshot().unwrap().check().unwrap().pieces, 1);
+}
+
+#[test]
+fn file_systems_of_earlier_versions_open_with_all_that_they_hold_and_go_on() {
+    (1..=2).for_each(|version| with_image(version, goes_on));
+}
+
+#[test]
+fn a_file_system_of_a_later_version_is_refused() {
+    let store = Store::volatile(&options()).unwrap();
+    drop(Fs::format(&store, &Format::default(), NOW).unwrap());
+    let space = store.keyspace("fs.tree").unwrap();
+    let mut superblock = store.get(space, b"s").unwrap().unwrap().to_vec();
+    assert_eq!(superblock[8..12], 2_u32.to_le_bytes());
+    for version in [0, 3] {
+        superblock[8] = version;
+        store.put(space, b"s", &superblock, Durability::Strict).unwrap();
+        let opened = Fs::open(&store).map(drop);
+        assert!(matches!(opened, Err(Error::NewerVersion { known: 2, .. })), "{opened:?}");
+    }
 }
 
 #[test]

@@ -40,13 +40,10 @@ impl Files {
 
     /// What an error of the file system is to a history.
     fn failure(&self, error: Error) -> Failure {
-        let Error::Store(StoreError::Conflict { keyspace, key, version, .. }) = &error else {
+        let Error::Store(StoreError::Conflict { version, .. }) = &error else {
             return broken(error);
         };
-        // Keys of pieces begin with the inode, those of the rest with a letter.
-        let begin = usize::from(keyspace != "fs.data");
-        let number = key.get(begin..begin + 8).and_then(|bytes| bytes.first_chunk());
-        let inode = number.map(|&bytes| u64::from_be_bytes(bytes));
+        let inode = self.fs.conflicting_inode(&error);
         match self.inodes.iter().position(|&other| Some(other) == inode) {
             Some(key) => Failure::Conflict { key: key as Key, version: *version },
             None => broken(error),

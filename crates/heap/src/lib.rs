@@ -8,7 +8,7 @@
 //!   Heap<'h>        one use of a heap; 'h is its brand
 //!     │ atomic(|tx| …)                     HeapFile::base(|heap| …), Heap::safe(|heap| …)
 //!   Transaction<'h> reads and changes; redo in memory                    access.rs, notes.rs, isolation.rs; layer.rs, session.rs
-//!     │ view()                             reads only, and follows pointers without counting them    plain.rs, view.rs
+//!     │ view()                             reads only, and follows pointers without counting them    plain.rs, view.rs, look.rs
 //!     │ commit                             checkpoint                    commit.rs
 //!   settlement      counts, orphans, the doomed: what follows            settlement.rs, upkeep.rs
 //!     │ one operation of the pool's log
@@ -44,6 +44,7 @@ mod heap;
 mod isolation;
 mod known;
 mod layer;
+mod look;
 mod mark;
 mod notes;
 mod ownership;

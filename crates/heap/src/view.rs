@@ -59,17 +59,18 @@ use crate::slice::Slice;
 /// # Ok::<(), Error>(())
 /// ```
 pub struct View<'v, 'h, L: Layer> {
-    access: &'v mut Access<'h, L>,
+    pub(crate) access: &'v mut Access<'h, L>,
     of: usize,
 }
 
 /// A pointer that was read by a [`View`], and keeps nothing: it cannot leave the view, nor be stored. [`View::keep`] makes a [`Ptr`] of it.
 pub struct Ref<'v, 'h, T> {
-    bits: u64,
+    pub(crate) bits: u64,
     /// Which transaction's it is: two of a heap can have views at a time.
-    of: usize,
+    pub(crate) of: usize,
     _view: PhantomData<&'v ()>,
-    _object: PhantomData<fn(&'h T) -> &'h T>,
+    _brand: PhantomData<fn(&'h ()) -> &'h ()>,
+    _object: PhantomData<fn(T) -> T>,
 }
 
 impl<T> Clone for Ref<'_, '_, T> {
@@ -84,6 +85,10 @@ impl<T> Ref<'_, '_, T> {
     /// Whether both point to one object.
     pub fn is(&self, other: &Self) -> bool {
         self.bits == other.bits
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        Space::from_bits(self.bits).offset()
     }
 }
 
@@ -134,8 +139,12 @@ impl<'v, 'h, L: Layer> View<'v, 'h, L> {
         if Space::from_bits(bits).to_bits() != bits {
             return Err(Error::Damaged { what: "a pointer", offset: bits });
         }
-        let found = Ref { bits, of: self.of, _view: PhantomData, _object: PhantomData };
-        Ok((bits != 0).then_some(found))
+        Ok((bits != 0).then_some(self.pointer(bits)))
+    }
+
+    fn pointer<T>(&self, bits: u64) -> Ref<'v, 'h, T> {
+        let (_view, _brand, _object) = Default::default();
+        Ref { bits, of: self.of, _view, _brand, _object }
     }
 
     /// The object of a pointer, which keeps it.
@@ -146,7 +155,7 @@ impl<'v, 'h, L: Layer> View<'v, 'h, L> {
     pub fn at<T: Object<'h>>(&mut self, object: &'v Ptr<'h, T>) -> Result<Ref<'v, 'h, T>, Error> {
         let bits = object.anchor().bits();
         self.access.check_whole(bits)?;
-        Ok(Ref { bits, of: self.of, _view: PhantomData, _object: PhantomData })
+        Ok(self.pointer(bits))
     }
 
     /// The root of the heap; `None` before there is one.
@@ -191,7 +200,7 @@ impl<'v, 'h, L: Layer> View<'v, 'h, L> {
     ) -> Result<Seen<'s, 'v, 'h, T, L>, Error> {
         self.check_own(object.of)?;
         self.load(object.bits, Expected::of::<T>(), (BODY as u64, T::WORDS), None)?;
-        Ok(Seen { view: self, _object: PhantomData })
+        Ok(Seen::of(self))
     }
 
     /// The value of a field.
@@ -259,13 +268,13 @@ impl<'v, 'h, L: Layer> View<'v, 'h, L> {
 
     /// A pointer of another transaction's view says nothing of what this one has read.
     #[inline]
-    fn check_own(&self, of: usize) -> Result<(), Error> {
+    pub(crate) fn check_own(&self, of: usize) -> Result<(), Error> {
         if of == self.of { Ok(()) } else { Err(Error::Nested) }
     }
 
     /// A word of the fields of an object; of the cell of that index, if there is one.
     #[inline]
-    fn word(
+    pub(crate) fn word(
         &mut self,
         bits: u64,
         expected: Expected<'h>,
@@ -282,7 +291,7 @@ impl<'v, 'h, L: Layer> View<'v, 'h, L> {
 
     /// Puts words of an object into `seen`: so many from one on.
     #[inline]
-    fn load(
+    pub(crate) fn load(
         &mut self,
         bits: u64,
         expected: Expected<'h>,
@@ -360,7 +369,11 @@ pub struct Seen<'s, 'v, 'h, T, L: Layer> {
     _object: PhantomData<fn(T) -> T>,
 }
 
-impl<'v, 'h, T: Persist<'h>, L: Layer> Seen<'_, 'v, 'h, T, L> {
+impl<'s, 'v, 'h, T: Persist<'h>, L: Layer> Seen<'s, 'v, 'h, T, L> {
+    pub(crate) fn of(view: &'s mut View<'v, 'h, L>) -> Seen<'s, 'v, 'h, T, L> {
+        Seen { view, _object: PhantomData }
+    }
+
     /// The value of a field.
     ///
     /// # Errors

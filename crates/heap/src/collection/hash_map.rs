@@ -1,6 +1,6 @@
 //! A map from bytes without order.
 
-use crate::{Access, Bytes, Error, Layer, Persist, Place, Ptr, Slice, hash, mix};
+use crate::{Access, Bytes, Error, Layer, Persist, Place, Ptr, Ref, Slice, View, hash, mix};
 
 /// Buckets of the first table.
 const FIRST: u64 = 8;
@@ -41,12 +41,14 @@ fn hash_of(key: &[u8]) -> u64 {
     key.iter().fold(hash(0, "bucket"), |hash, byte| mix(hash, u64::from(*byte)))
 }
 
+type EntryRef<'v, 'h, V> = Ref<'v, 'h, HashEntry<'h, V>>;
+
 /// Where a key is: its bucket, the entry before it there, its entry.
-struct Spot<'h, V> {
-    buckets: Ptr<'h, Slice<Bucket<'h, V>>>,
+struct Spot<'v, 'h, V> {
+    buckets: Ref<'v, 'h, Slice<Bucket<'h, V>>>,
     index: u64,
-    before: Bucket<'h, V>,
-    entry: Bucket<'h, V>,
+    before: Option<EntryRef<'v, 'h, V>>,
+    entry: Option<EntryRef<'v, 'h, V>>,
 }
 
 impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
@@ -58,23 +60,25 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         tx.at(&self.field(PHashMap::LEN))
     }
 
-    fn find<L: Layer>(
-        &self,
-        tx: &mut Access<'h, L>,
+    fn find<'v, L: Layer>(
+        &'v self,
+        view: &mut View<'v, 'h, L>,
         key: &[u8],
-    ) -> Result<Option<Spot<'h, V>>, Error> {
-        let Some(buckets) = tx.at(&self.field(PHashMap::BUCKETS))? else { return Ok(None) };
+    ) -> Result<Option<Spot<'v, 'h, V>>, Error> {
+        let buckets = view.look_at(self)?.follow(PHashMap::BUCKETS)?;
+        let Some(buckets) = buckets else { return Ok(None) };
         let hash = hash_of(key);
-        let index = hash % tx.slice_len(&buckets)?.max(1);
-        let (mut before, mut at) = (None, tx.cell(&buckets, index)?);
-        while let Some(entry) = &at {
-            if tx.get(entry, HashEntry::HASH)? == hash {
-                let own = tx.get(entry, HashEntry::KEY)?;
-                if tx.bytes(&own)? == key {
-                    break;
-                }
+        let index = hash % view.len(buckets)?.max(1);
+        let (mut before, mut at) = (None, view.follow_cell::<Bucket<'h, V>>(buckets, index)?);
+        while let Some(entry) = at {
+            let mut seen = view.look(entry)?;
+            let (own, next) = (seen.get(HashEntry::HASH)?, seen.follow(HashEntry::NEXT)?);
+            if own == hash
+                && let Some(own) = seen.follow(HashEntry::KEY)?
+                && view.compare(own, key)?.is_eq()
+            {
+                break;
             }
-            let next = tx.get(entry, HashEntry::NEXT)?;
             before = at;
             at = next;
         }
@@ -90,8 +94,16 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         tx: &mut Access<'h, L>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
-        let entry = self.find(tx, key.as_ref())?.and_then(|spot| spot.entry);
-        entry.map(|entry| tx.get(&entry, HashEntry::VALUE)).transpose()
+        let mut view = tx.view();
+        let entry = self.find(&mut view, key.as_ref())?.and_then(|spot| spot.entry);
+        entry.map(|entry| view.get(entry, HashEntry::VALUE)).transpose()
+    }
+
+    /// A pointer to the entry of a key.
+    fn entry<L: Layer>(&self, tx: &mut Access<'h, L>, key: &[u8]) -> Result<Bucket<'h, V>, Error> {
+        let mut view = tx.view();
+        let entry = self.find(&mut view, key)?.and_then(|spot| spot.entry);
+        entry.map(|entry| view.keep(entry)).transpose()
     }
 
     /// Gives a key a value; the one before.
@@ -105,7 +117,7 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         value: V,
     ) -> Result<Option<V>, Error> {
         let key = key.as_ref();
-        if let Some(entry) = self.find(tx, key)?.and_then(|spot| spot.entry) {
+        if let Some(entry) = self.entry(tx, key)? {
             let before = tx.get(&entry, HashEntry::VALUE)?;
             tx.set(&entry, HashEntry::VALUE, value)?;
             return Ok(Some(before));
@@ -157,16 +169,22 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         tx: &mut Access<'h, L>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
-        let Some(Spot { buckets, index, before, entry: Some(entry) }) =
-            self.find(tx, key.as_ref())?
-        else {
+        let mut view = tx.view();
+        let spot = self.find(&mut view, key.as_ref())?;
+        let Some(Spot { buckets, index, before, entry: Some(entry) }) = spot else {
             return Ok(None);
         };
-        let HashEntry { value, next, .. } = tx.read(&entry)?;
-        match before {
-            Some(before) => tx.set(&before, HashEntry::NEXT, next)?,
-            None => tx.set_cell(&buckets, index, next)?,
+        let entry = view.keep(entry)?;
+        if let Some(before) = before {
+            let before = view.keep(before)?;
+            let next = tx.get(&entry, HashEntry::NEXT)?;
+            tx.set(&before, HashEntry::NEXT, next)?;
+        } else {
+            let buckets = view.keep(buckets)?;
+            let next = tx.get(&entry, HashEntry::NEXT)?;
+            tx.set_cell(&buckets, index, next)?;
         }
+        let value = tx.get(&entry, HashEntry::VALUE)?;
         let len = self.len(tx)?;
         tx.put(&self.field(PHashMap::LEN), len.saturating_sub(1))?;
         Ok(Some(value))

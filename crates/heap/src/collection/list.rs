@@ -83,11 +83,13 @@ impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
     /// # Errors
     /// As [`Access::read`].
     pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<T>, Error> {
-        let (mut all, mut at) = (Vec::new(), tx.at(&self.field(PList::FIRST))?);
+        let mut view = tx.view();
+        let mut at = view.look_at(self)?.follow(PList::FIRST)?;
+        let mut all = Vec::new();
         while let Some(node) = at {
-            let ListNode { value, next } = tx.read(&node)?;
-            all.push(value);
-            at = next;
+            let mut node = view.look(node)?;
+            all.push(node.get(ListNode::VALUE)?);
+            at = node.follow(ListNode::NEXT)?;
         }
         Ok(all)
     }

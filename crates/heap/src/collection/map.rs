@@ -1,8 +1,6 @@
 //! An ordered map from bytes.
 
-use std::cmp::Ordering;
-
-use crate::{Access, Bytes, Error, Layer, Persist, Place, Ptr, hash, mix};
+use crate::{Access, Bytes, Error, Field, Layer, Persist, Place, Ptr, Ref, View, hash, mix};
 
 #[derive(Persist)]
 #[persist(name = "tembo.PMap.node")]
@@ -68,15 +66,73 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         tx: &mut Access<'h, L>,
         wanted: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
-        let mut at = tx.at(&self.field(PMap::ROOT))?;
+        let mut view = tx.view();
+        let node = self.find(&mut view, wanted.as_ref(), &mut |_, _| ())?;
+        node.map(|node| view.get(node, MapNode::VALUE)).transpose()
+    }
+
+    /// The node of a key. The others on the way there are passed to `each`, with where it goes on: to the right?
+    fn find<'v, L: Layer>(
+        &'v self,
+        view: &mut View<'v, 'h, L>,
+        wanted: &[u8],
+        each: &mut dyn FnMut(NodeRef<'v, 'h, V>, bool),
+    ) -> Result<Option<NodeRef<'v, 'h, V>>, Error> {
+        let (mut at, mut depth) = (view.look_at(self)?.follow(PMap::ROOT)?, 0);
         while let Some(node) = at {
-            at = match wanted.as_ref().cmp(&key(tx, &node)?) {
-                Ordering::Less => tx.get(&node, MapNode::LEFT)?,
-                Ordering::Greater => tx.get(&node, MapNode::RIGHT)?,
-                Ordering::Equal => return tx.get(&node, MapNode::VALUE).map(Some),
-            };
+            depth = deeper(depth, node.offset())?;
+            let seen = view.look(node)?;
+            let (left, right) = (seen.follow(MapNode::LEFT)?, seen.follow(MapNode::RIGHT)?);
+            let key = seen.follow(MapNode::KEY)?.ok_or_else(|| without_key(node))?;
+            let order = view.compare(key, wanted)?;
+            if order.is_eq() {
+                break;
+            }
+            each(node, order.is_lt());
+            at = if order.is_lt() { right } else { left };
         }
-        Ok(None)
+        Ok(at)
+    }
+
+    /// Where a key is, or what changes when it is inserted.
+    fn spot<L: Layer>(&self, tx: &mut Access<'h, L>, wanted: &[u8]) -> Result<Spot<'h, V>, Error> {
+        let (mut view, mut passed) = (tx.view(), Vec::with_capacity(WAY));
+        let found = self.find(&mut view, wanted, &mut |node, side| passed.push((node, side)))?;
+        let mut top = passed.len();
+        if found.is_none() {
+            let own = priority(wanted);
+            while let Some(at) = top.checked_sub(1) {
+                let node = passed[at].0;
+                let key = view.follow(node, MapNode::KEY)?.ok_or_else(|| without_key(node))?;
+                if priority(&view.bytes(key)?) >= own {
+                    break;
+                }
+                top = at;
+            }
+        }
+        let found = found.map(|node| view.keep(node)).transpose()?;
+        let above = match top.checked_sub(1).map(|at| passed[at]) {
+            Some((node, side)) => Some((view.keep(node)?, side)),
+            None => None,
+        };
+        let mut below = Vec::with_capacity(passed.len() - top);
+        for (node, side) in passed.drain(top..) {
+            below.push((view.keep(node)?, side));
+        }
+        Ok(Spot { found, above, below, depth: top as u32 })
+    }
+
+    /// Puts a node below another one, or at the root.
+    fn hang<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+        above: &Option<(Node<'h, V>, bool)>,
+        node: Link<'h, V>,
+    ) -> Result<(), Error> {
+        match above {
+            Some((above, is_right)) => tx.set(above, side(*is_right), node),
+            None => tx.put(&self.field(PMap::ROOT), node),
+        }
     }
 
     /// Gives a key a value; the one before.
@@ -89,11 +145,34 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         key: impl AsRef<[u8]>,
         value: V,
     ) -> Result<Option<V>, Error> {
-        let PMap { len, root } = tx.at(self)?;
-        let (root, before) = insert(tx, root, key.as_ref(), value, 0)?;
-        let len = len + u64::from(before.is_none());
-        tx.put(self, PMap { len, root: Some(root) })?;
-        Ok(before)
+        let wanted = key.as_ref();
+        let Spot { found, above, below, .. } = self.spot(tx, wanted)?;
+        if let Some(node) = found {
+            let before = tx.get(&node, MapNode::VALUE)?;
+            tx.set(&node, MapNode::VALUE, value)?;
+            return Ok(Some(before));
+        }
+        // From these on what was passed goes below the new node: what is less to its left, the rest to its right.
+        let first = |is_less: bool| {
+            let first = below.iter().find(|(_, is_right)| *is_right == is_less);
+            first.map(|(node, _)| node.clone())
+        };
+        let key = tx.alloc_bytes(wanted)?;
+        let (left, right) = (first(true), first(false));
+        let node = tx.alloc(MapNode { key, value, left, right })?;
+        for (at, (node, is_right)) in below.iter().enumerate() {
+            let behind = &below[at + 1..];
+            let next = behind.iter().position(|(_, other)| other == is_right);
+            // The next one that was passed hangs there, and behind the last one nothing.
+            if next.is_some_and(|next| next > 0) || (next.is_none() && !behind.is_empty()) {
+                let next = next.map(|next| behind[next].0.clone());
+                tx.set(node, side(*is_right), next)?;
+            }
+        }
+        self.hang(tx, &above, Some(node))?;
+        let len = self.len(tx)?;
+        tx.put(&self.field(PMap::LEN), len.saturating_add(1))?;
+        Ok(None)
     }
 
     /// Removes a key; its value.
@@ -105,12 +184,15 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         tx: &mut Access<'h, L>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<V>, Error> {
-        let PMap { len, root } = tx.at(self)?;
-        let (root, before) = remove(tx, root, key.as_ref(), 0)?;
-        if before.is_some() {
-            tx.put(self, PMap { len: len.saturating_sub(1), root })?;
-        }
-        Ok(before)
+        let Spot { found: Some(node), above, depth, .. } = self.spot(tx, key.as_ref())? else {
+            return Ok(None);
+        };
+        let MapNode { value, left, right, .. } = tx.read(&node)?;
+        let merged = merge(tx, left, right, depth)?;
+        self.hang(tx, &above, merged)?;
+        let len = self.len(tx)?;
+        tx.put(&self.field(PMap::LEN), len.saturating_sub(1))?;
+        Ok(Some(value))
     }
 
     /// Copies of all keys and values, in the order of the keys.
@@ -118,87 +200,55 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
     /// # Errors
     /// As [`Access::read`].
     pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<(Vec<u8>, V)>, Error> {
-        let (mut all, mut path) = (Vec::new(), Vec::new());
-        let mut at = tx.at(&self.field(PMap::ROOT))?;
+        let (mut view, mut all, mut path) = (tx.view(), Vec::new(), Vec::new());
+        let mut at = view.look_at(self)?.follow(PMap::ROOT)?;
         loop {
             while let Some(node) = at {
-                at = tx.get(&node, MapNode::LEFT)?;
+                deeper(path.len() as u32, node.offset())?;
+                at = view.follow(node, MapNode::LEFT)?;
                 path.push(node);
             }
             let Some(node) = path.pop() else { return Ok(all) };
-            let name = key(tx, &node)?;
-            all.push((name, tx.get(&node, MapNode::VALUE)?));
-            at = tx.get(&node, MapNode::RIGHT)?;
+            let key = view.follow(node, MapNode::KEY)?.ok_or_else(|| without_key(node))?;
+            let name = view.bytes(key)?;
+            all.push((name, view.get(node, MapNode::VALUE)?));
+            at = view.follow(node, MapNode::RIGHT)?;
         }
     }
 }
 
 type Node<'h, V> = Ptr<'h, MapNode<'h, V>>;
 
+type NodeRef<'v, 'h, V> = Ref<'v, 'h, MapNode<'h, V>>;
+
+/// Where a key is, or would be. Nodes that are passed stand with where the way goes on from them: to the right?
+struct Spot<'h, V> {
+    found: Link<'h, V>,
+    /// Below which node it is; `None`: it is at the root.
+    above: Option<(Node<'h, V>, bool)>,
+    /// Those that go below a new node.
+    below: Vec<(Node<'h, V>, bool)>,
+    depth: u32,
+}
+
+fn side<'h, V: Persist<'h>>(is_right: bool) -> Field<MapNode<'h, V>, Link<'h, V>> {
+    if is_right { MapNode::RIGHT } else { MapNode::LEFT }
+}
+
 /// How deep a tree can be. The expected depth of 2⁶⁴ keys is below 200; only a damaged tree, or keys that are made for it, are
 /// deeper, and would take all of the thread's stack.
 const DEPTH_MAX: u32 = 1024;
 
-fn deeper<V>(depth: u32, at: &Node<'_, V>) -> Result<u32, Error> {
-    let damaged = Error::Damaged { what: "the depth of a map", offset: at.offset() };
+/// Nodes on a way, about.
+const WAY: usize = 32;
+
+fn deeper(depth: u32, offset: u64) -> Result<u32, Error> {
+    let damaged = Error::Damaged { what: "the depth of a map", offset };
     if depth < DEPTH_MAX { Ok(depth + 1) } else { Err(damaged) }
 }
 
-fn insert<'h, V: Persist<'h>, L: Layer>(
-    tx: &mut Access<'h, L>,
-    at: Link<'h, V>,
-    wanted: &[u8],
-    value: V,
-    depth: u32,
-) -> Result<(Node<'h, V>, Option<V>), Error> {
-    let Some(node) = at else {
-        let key = tx.alloc_bytes(wanted)?;
-        return Ok((tx.alloc(MapNode { key, value, left: None, right: None })?, None));
-    };
-    let own = key(tx, &node)?;
-    let (side, other) = match wanted.cmp(&own) {
-        Ordering::Equal => {
-            let before = tx.get(&node, MapNode::VALUE)?;
-            tx.set(&node, MapNode::VALUE, value)?;
-            return Ok((node, Some(before)));
-        }
-        Ordering::Less => (MapNode::LEFT, MapNode::RIGHT),
-        Ordering::Greater => (MapNode::RIGHT, MapNode::LEFT),
-    };
-    let child = tx.get(&node, side)?;
-    let (child, before) = insert(tx, child, wanted, value, deeper(depth, &node)?)?;
-    if priority(&key(tx, &child)?) > priority(&own) {
-        let inner = tx.get(&child, other)?;
-        tx.set(&node, side, inner)?;
-        tx.set(&child, other, Some(node))?;
-        return Ok((child, before));
-    }
-    tx.set(&node, side, Some(child))?;
-    Ok((node, before))
-}
-
-#[allow(clippy::type_complexity)]
-fn remove<'h, V: Persist<'h>, L: Layer>(
-    tx: &mut Access<'h, L>,
-    at: Link<'h, V>,
-    wanted: &[u8],
-    depth: u32,
-) -> Result<(Link<'h, V>, Option<V>), Error> {
-    let Some(node) = at else { return Ok((None, None)) };
-    let side = match wanted.cmp(&key(tx, &node)?) {
-        Ordering::Equal => {
-            let MapNode { value, left, right, .. } = tx.read(&node)?;
-            return Ok((merge(tx, left, right, depth)?, Some(value)));
-        }
-        Ordering::Less => MapNode::LEFT,
-        Ordering::Greater => MapNode::RIGHT,
-    };
-    let child = tx.get(&node, side)?;
-    let (child, before) = remove(tx, child, wanted, deeper(depth, &node)?)?;
-    if before.is_some() {
-        tx.set(&node, side, child)?;
-    }
-    Ok((Some(node), before))
+fn without_key<V>(node: NodeRef<'_, '_, V>) -> Error {
+    Error::Damaged { what: "a key", offset: node.offset() }
 }
 
 /// Two trees as one; all keys of the first come before those of the second.
@@ -211,12 +261,12 @@ fn merge<'h, V: Persist<'h>, L: Layer>(
     let (Some(one), Some(two)) = (&left, &right) else { return Ok(left.or(right)) };
     if priority(&key(tx, one)?) > priority(&key(tx, two)?) {
         let inner = tx.get(one, MapNode::RIGHT)?;
-        let merged = merge(tx, inner, right.clone(), deeper(depth, one)?)?;
+        let merged = merge(tx, inner, right.clone(), deeper(depth, one.offset())?)?;
         tx.set(one, MapNode::RIGHT, merged)?;
         Ok(left)
     } else {
         let inner = tx.get(two, MapNode::LEFT)?;
-        let merged = merge(tx, left.clone(), inner, deeper(depth, two)?)?;
+        let merged = merge(tx, left.clone(), inner, deeper(depth, two.offset())?)?;
         tx.set(two, MapNode::LEFT, merged)?;
         Ok(right)
     }

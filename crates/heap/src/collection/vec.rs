@@ -1,6 +1,6 @@
 //! A vector.
 
-use crate::{Access, Error, Layer, Persist, Place, Ptr, Slice};
+use crate::{Access, Error, Layer, Persist, Place, Ptr, Slice, View};
 
 /// Cells of the first slice.
 const FIRST: u64 = 4;
@@ -40,8 +40,14 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// # Errors
     /// As [`Access::cell`].
     pub fn get<L: Layer>(&self, tx: &mut Access<'h, L>, index: u64) -> Result<T, Error> {
-        let cells = self.cells(tx, index)?;
-        tx.cell(&cells, index)
+        self.element(&mut tx.view(), index)
+    }
+
+    fn element<'v, L: Layer>(&'v self, view: &mut View<'v, 'h, L>, index: u64) -> Result<T, Error> {
+        let mut vec = view.look_at(self)?;
+        let len = vec.get(PVec::LEN)?;
+        let cells = vec.follow(PVec::CELLS)?.filter(|_| index < len);
+        view.cell(cells.ok_or(Error::NoSuchElement { index, len })?, index)
     }
 
     /// Gives the element of that index another value.
@@ -105,7 +111,8 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// # Errors
     /// As [`Access::cell`].
     pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<T>, Error> {
-        let len = self.len(tx)?;
-        (0..len).map(|index| self.get(tx, index)).collect()
+        let mut view = tx.view();
+        let len = view.look_at(self)?.get(PVec::LEN)?;
+        (0..len).map(|index| self.element(&mut view, index)).collect()
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tembo_heap::{Error, PBox, PDeque, PHashMap, PList, PMap, PString, PVec, Persist, Persistent};
+use tembo_heap::{
+    Error, PBox, PDeque, PHashMap, PList, PMap, PString, PVec, Persist, Persistent, Ptr,
+    Transaction,
+};
 
 use crate::{after_a_crash, objects, volatile};
 
@@ -146,4 +149,60 @@ fn texts_boxes_lists_and_cells() {
     })
     .unwrap();
     assert!(lines.iter().any(|line| line == "\"nine letters\""), "{lines:?}");
+}
+
+/// Both maps have what the model has.
+fn check_maps<'h>(
+    tx: &mut Transaction<'h>,
+    root: &Ptr<'h, All<'h>>,
+    model: &BTreeMap<Vec<u8>, u64>,
+) -> Result<(), Error> {
+    let (map, hash) = (root.field(All::MAP), root.field(All::HASH));
+    for (key, number) in model {
+        assert_eq!((map.get(tx, key)?, hash.get(tx, key)?), (Some(*number), Some(*number)));
+    }
+    assert_eq!(map.to_vec(tx)?, model.clone().into_iter().collect::<Vec<_>>());
+    assert_eq!((map.get(tx, [9; 3])?, hash.get(tx, [9; 3])?), (None, None));
+    Ok(())
+}
+
+#[test]
+fn maps_tell_keys_apart_that_begin_alike() {
+    // Around whole words, with zeroes at the end, and with bytes of which the order is not that of words.
+    let mut keys: Vec<Vec<u8>> = vec![vec![]];
+    for byte in [0, 1, 0x7f, 0x80, 0xff] {
+        for len in [1, 7, 8, 9, 15, 16, 17, 40] {
+            keys.push(vec![byte; len]);
+            keys.push([vec![byte; len], vec![0]].concat());
+            keys.push([vec![byte; len], vec![byte ^ 0x80, 3]].concat());
+        }
+    }
+    let model: BTreeMap<Vec<u8>, u64> = keys.iter().cloned().zip(0..).collect();
+    let file = volatile();
+    file.enter(|heap| {
+        let root = heap.root_or::<_, Error>(|_| Ok(all())).unwrap();
+        let (map, hash) = (root.field(All::MAP), root.field(All::HASH));
+        heap.atomic(|tx| {
+            for (key, number) in keys.iter().zip(0..) {
+                map.insert(tx, key, number)?;
+                hash.insert(tx, key, number)?;
+            }
+            // As the transaction that made them sees them, and as another one.
+            check_maps(tx, &root, &model)
+        })
+        .unwrap();
+        heap.atomic(|tx| check_maps(tx, &root, &model)).unwrap();
+        for key in model.keys() {
+            let removed =
+                heap.atomic(|tx| Ok::<_, Error>((map.remove(tx, key)?, hash.remove(tx, key)?)));
+            let expected = model.get(key).copied();
+            assert_eq!(removed.unwrap(), (expected, expected));
+        }
+        heap.atomic(|tx| {
+            assert_eq!((map.len(tx)?, hash.len(tx)?), (0, 0));
+            tx.write(&root, all())
+        })
+        .unwrap();
+    });
+    assert_eq!(objects(&file), 1, "nothing is left behind");
 }

@@ -167,7 +167,7 @@ fn check_maps<'h>(
 }
 
 #[test]
-fn maps_tell_keys_apart_that_begin_alike() {
+fn keys_of_maps_that_begin_alike_stay_apart() {
     // Around whole words, with zeroes at the end, and with bytes of which the order is not that of words.
     let mut keys: Vec<Vec<u8>> = vec![vec![]];
     for byte in [0, 1, 0x7f, 0x80, 0xff] {

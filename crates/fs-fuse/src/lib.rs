@@ -11,16 +11,22 @@
 //!
 //! Of a file with the attribute `user.tembo.transaction` each open that may write is a transaction, which a close commits.
 
+mod answers;
+mod attributes;
+mod bytes;
 mod caller;
 mod committer;
 mod durable;
 mod errors;
 mod face;
+mod handles;
 mod mount;
+mod names;
 mod opened;
 mod past;
 mod place;
 mod replies;
+mod served;
 mod syncs;
 mod trees;
 mod unsynced;

@@ -1,0 +1,59 @@
+//! What was found or done, or the error, as the reply to a request.
+
+use std::time::Duration;
+
+use fuser::{
+    Errno, FileAttr, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyWrite, ReplyXattr,
+};
+
+use crate::replies::TTL;
+use crate::served::Shown;
+
+pub(crate) fn entry_reply(found: Result<(Shown, Duration), Errno>, reply: ReplyEntry) {
+    match found {
+        Ok(((attributes, generation), ttl)) => reply.entry(&ttl, &attributes, generation),
+        Err(error) => reply.error(error),
+    }
+}
+
+/// Answers that an inode was made, or got a name.
+pub(crate) fn made(made: Result<Shown, Errno>, reply: ReplyEntry) {
+    entry_reply(made.map(|shown| (shown, TTL)), reply);
+}
+
+pub(crate) fn attributes_reply(attributes: Result<FileAttr, Errno>, reply: ReplyAttr) {
+    match attributes {
+        Ok(attributes) => reply.attr(&TTL, &attributes),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(crate) fn data_reply(data: Result<Vec<u8>, Errno>, reply: ReplyData) {
+    match data {
+        Ok(data) => reply.data(&data),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(crate) fn done(result: Result<(), Errno>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(crate) fn written(len: Result<u32, Errno>, reply: ReplyWrite) {
+    match len {
+        Ok(len) => reply.written(len),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(crate) fn extended_reply(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+    match value {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(error),
+    }
+}

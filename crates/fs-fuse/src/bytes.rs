@@ -1,0 +1,127 @@
+//! Requests on the bytes of a file.
+
+use fuser::{Errno, FileHandle, INodeNo, LockOwner, OpenFlags, WriteFlags};
+use rustix::fs::OFlags;
+use tembo_fs::{Allocate, AnyTreeMut};
+
+use crate::handles::has_flag;
+use crate::place::Place;
+use crate::served::Served;
+
+/// What whence is in a request: the values of Linux.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+/// A file that is open, and where in it.
+pub(crate) type At = (INodeNo, FileHandle, u64);
+
+impl Served {
+    pub(crate) fn read(
+        &self,
+        (number, handle, offset): At,
+        size: u32,
+        owner: Option<LockOwner>,
+    ) -> Result<Vec<u8>, Errno> {
+        let shown = match Place::of(number) {
+            Place::Begin => Some(handle.0),
+            Place::Version => Some(self.trees.fs.store().visible()),
+            _ => None,
+        };
+        if let Some(shown) = shown {
+            let text = format!("{shown}\n");
+            let rest = text.as_bytes().get(offset as usize..).unwrap_or_default();
+            return Ok(rest[..rest.len().min(size as usize)].to_vec());
+        }
+        let mut bytes = vec![0; size as usize];
+        // The kernel fills its cache, which is everyone's, without saying for which program: for a private mapping.
+        let own = Served::own(number, handle).filter(|_| owner.is_some());
+        let len =
+            self.read_one(number, own, |tree, number| tree.read(number, offset, &mut bytes))?;
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
+    /// Writes all of `data`; how many bytes that are.
+    pub(crate) fn write(
+        &self,
+        (number, handle, offset): At,
+        data: &[u8],
+        (how, flags): (WriteFlags, OpenFlags),
+        owner: Option<LockOwner>,
+    ) -> Result<u32, Errno> {
+        // The kernel writes its cache by any handle: what was stored to a mapping from before the mark.
+        let is_cached = how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let own = Served::own(number, handle).filter(|_| !is_cached);
+        if let Some(handle) = own {
+            self.opened.note_writer(handle, owner);
+        }
+        let appends = own.is_some() && has_flag(flags, OFlags::APPEND);
+        self.change_one(number, own, |tree, number| {
+            // The kernel knows the end that others see.
+            let offset = if appends { tree.tree().inode(number)?.size } else { offset };
+            tree.write(number, offset, data)
+        })?;
+        Ok(data.len() as u32)
+    }
+
+    pub(crate) fn allocate(
+        &self,
+        (number, handle, offset): At,
+        len: u64,
+        mode: i32,
+    ) -> Result<(), Errno> {
+        let how = match mode {
+            0 => Allocate::Extend,
+            // No space is set aside: there is nothing to do.
+            1 => return Ok(()),
+            3 => Allocate::Punch,
+            8 => Allocate::Collapse,
+            0x10 => Allocate::Zero,
+            0x11 => Allocate::ZeroWithin,
+            0x20 => Allocate::Insert,
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        let own = Served::own(number, handle);
+        self.change_one(number, own, |tree, number| tree.allocate(number, offset, len, how))
+            .map(drop)
+    }
+
+    /// The next offset with data, or of a hole.
+    pub(crate) fn seek(
+        &self,
+        (number, handle): (INodeNo, FileHandle),
+        offset: i64,
+        whence: i32,
+    ) -> Result<u64, Errno> {
+        let Ok(offset) = u64::try_from(offset) else { return Err(Errno::ENXIO) };
+        let own = Served::own(number, handle);
+        match whence {
+            SEEK_DATA => self.read_one(number, own, |tree, number| tree.seek_data(number, offset)),
+            SEEK_HOLE => self.read_one(number, own, |tree, number| tree.seek_hole(number, offset)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Copies a range; how many bytes.
+    pub(crate) fn copy(
+        &self,
+        (from, from_handle, from_offset): At,
+        (to, handle, to_offset): At,
+        len: u64,
+    ) -> Result<u32, Errno> {
+        // The answer has 32 bits.
+        let len = len.min(1 << 30);
+        let copy = |tree: &mut AnyTreeMut<'_, '_>, [from, to]: [u64; 2]| {
+            tree.copy_range((from, from_offset), (to, to_offset), len)
+        };
+        let source = Served::own(from, from_handle);
+        let copied = match (Served::own(to, handle), Place::of(from)) {
+            // Only its own transaction has what an open has written.
+            (own, _) if source.is_some() && source != own => Err(Errno::EXDEV),
+            (None, _) => self.trees.write([from, to], copy),
+            (own, Place::Now(from)) => self.change_one(to, own, |tree, to| copy(tree, [from, to])),
+            _ => Err(Errno::EXDEV),
+        };
+        copied.map(|copied| copied as u32)
+    }
+}

@@ -1,0 +1,135 @@
+//! Requests on names: what a directory has, gets, and loses.
+
+use std::time::Duration;
+
+use fuser::{Errno, INodeNo, RenameFlags, Request};
+use tembo_fs::{FileKind, Inode, New, Rename};
+
+use crate::place::Place;
+use crate::replies::TTL;
+use crate::served::{Served, Shown};
+use crate::trees::Trees;
+
+/// What a request makes.
+pub(crate) fn new_of(request: &Request, kind: FileKind, mode: u32, device: u32) -> New {
+    let (user, group) = (request.uid(), request.gid());
+    New { kind, permissions: (mode & 0o7777) as u16, user, group, device: device.into() }
+}
+
+impl Served {
+    /// What a name stands for, and how long the kernel may keep that.
+    pub(crate) fn lookup(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &[u8],
+    ) -> Result<(Shown, Duration), Errno> {
+        let found = self.trees.find(parent, name, request.uid())?;
+        // Whether a transaction has ended, the kernel asks each time.
+        let ttl = if Place::of(parent) == Place::Transactions { Duration::ZERO } else { TTL };
+        Ok((self.shown(&found)?, ttl))
+    }
+
+    /// An inode that was made, or got a name, in a directory.
+    fn made(&self, parent: INodeNo, made: &Inode) -> Result<Shown, Errno> {
+        self.shown(&(Place::of(parent).beside(made.number), made.clone()))
+    }
+
+    /// Makes what is no symbolic link.
+    pub(crate) fn create_entry(
+        &self,
+        parent: INodeNo,
+        name: &[u8],
+        new: &New,
+    ) -> Result<Inode, Errno> {
+        Trees::check_entry(parent, name)?;
+        self.trees.write([parent], |tree, [parent]| tree.create(parent, name, new))
+    }
+
+    pub(crate) fn mknod(
+        &self,
+        request: &Request,
+        (parent, name): (INodeNo, &[u8]),
+        mode: u32,
+        device: u32,
+    ) -> Result<Shown, Errno> {
+        let kind = FileKind::of_mode(mode).ok_or(Errno::EINVAL)?;
+        let new = new_of(request, kind, mode, device);
+        self.made(parent, &self.create_entry(parent, name, &new)?)
+    }
+
+    pub(crate) fn mkdir(
+        &self,
+        request: &Request,
+        (parent, name): (INodeNo, &[u8]),
+        mode: u32,
+    ) -> Result<Shown, Errno> {
+        if Place::of(parent) == Place::Snapshots {
+            return self.shown(&self.trees.name_snapshot(parent, name, request.uid())?);
+        }
+        let new = new_of(request, FileKind::Directory, mode, 0);
+        self.made(parent, &self.create_entry(parent, name, &new)?)
+    }
+
+    pub(crate) fn symlink(
+        &self,
+        request: &Request,
+        (parent, name): (INodeNo, &[u8]),
+        target: &[u8],
+    ) -> Result<Shown, Errno> {
+        let new = new_of(request, FileKind::Symlink, 0o777, 0);
+        Trees::check_entry(parent, name)?;
+        let made = self
+            .trees
+            .write([parent], |tree, [parent]| tree.symlink(parent, name, target, &new))?;
+        self.made(parent, &made)
+    }
+
+    pub(crate) fn readlink(&self, number: INodeNo) -> Result<Vec<u8>, Errno> {
+        self.trees.read(number, |tree, number| tree.target(number))
+    }
+
+    pub(crate) fn link(
+        &self,
+        number: INodeNo,
+        (parent, name): (INodeNo, &[u8]),
+    ) -> Result<Shown, Errno> {
+        Trees::check_entry(parent, name)?;
+        let linked = self
+            .trees
+            .write([number, parent], |tree, [number, parent]| tree.link(number, parent, name))?;
+        self.made(parent, &linked)
+    }
+
+    pub(crate) fn unlink(&self, parent: INodeNo, name: &[u8]) -> Result<(), Errno> {
+        Trees::check_entry(parent, name)?;
+        self.trees.remove([parent], |tree, [parent]| tree.unlink(parent, name))
+    }
+
+    pub(crate) fn rmdir(&self, parent: INodeNo, name: &[u8]) -> Result<(), Errno> {
+        if Place::of(parent) == Place::Snapshots {
+            return self.trees.drop_snapshot(name);
+        }
+        Trees::check_entry(parent, name)?;
+        self.trees.remove([parent], |tree, [parent]| tree.remove_directory(parent, name))
+    }
+
+    pub(crate) fn rename(
+        &self,
+        (parent, name): (INodeNo, &[u8]),
+        (new_parent, new_name): (INodeNo, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let how = match flags {
+            flags if flags.is_empty() => Rename::Replace,
+            RenameFlags::RENAME_NOREPLACE => Rename::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => Rename::Exchange,
+            _ => return Err(Errno::EINVAL),
+        };
+        Trees::check_entry(parent, name)?;
+        Trees::check_entry(new_parent, new_name)?;
+        self.trees.remove([parent, new_parent], |tree, [from, to]| {
+            tree.rename((from, name), (to, new_name), how)
+        })
+    }
+}

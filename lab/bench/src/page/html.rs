@@ -60,7 +60,8 @@ fn claims(out: &mut String, report: &Report) {
         count(Verdict::NotMeasured) + count(Verdict::Unknown),
     );
     let mut before = "";
-    for Row { finding, claim, verdict, why } in &rows {
+    for row in &rows {
+        let Row { finding, claim, verdict, why, .. } = row;
         let name = escape(&finding.name);
         if before != finding.name {
             before = &finding.name;
@@ -73,7 +74,7 @@ fn claims(out: &mut String, report: &Report) {
         }
         let Claim { what, document, here } = claim;
         let [what, document, here] = [what, document, here].map(|text| escape(text));
-        let (class, text) = (verdict.class(), verdict.text());
+        let (class, text) = (verdict.class(), row.direction());
         let why = escape(why);
         let _ = write!(
             out,

@@ -99,10 +99,11 @@ fn claims(out: &mut String, report: &Report) {
         return;
     }
     out.push_str("\n## The documents' claims\n\n| experiment | claim | the document | here | direction | why |\n|---|---|---|---|---|---|\n");
-    for Row { finding, claim, verdict, why } in rows {
+    for row in rows {
+        let Row { finding, claim, why, .. } = &row;
         let Claim { what, document, here } = claim;
         let [what, document, here] = [what, document, here].map(|text| cell(text));
-        let (name, text) = (&finding.name, verdict.text());
+        let (name, text) = (&finding.name, row.direction());
         let _ = writeln!(out, "| {name} | {what} | {document} | {here} | {text} | {why} |");
     }
 }

@@ -27,7 +27,7 @@ impl Traffic {
     }
 
     /// Of the disk below a folder, by all that use it. `None`: it has no block device of its own.
-    pub(super) fn of_disk(folder: &Path) -> Option<Traffic> {
+    pub(crate) fn of_disk(folder: &Path) -> Option<Traffic> {
         let device = stat(folder).ok()?.st_dev;
         let path = format!("/sys/dev/block/{}:{}/stat", major(device), minor(device));
         let text = fs::read_to_string(path).ok()?;

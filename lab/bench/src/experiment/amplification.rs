@@ -1,11 +1,14 @@
 //! What a durable put writes to the disk, to a byte of key and value.
 
-use std::fs;
+use std::fs::File;
+use std::io;
+use std::path::Path;
 
 use tembo_index::IndexKind;
 
 use super::context::{Context, rotated};
 use crate::Error;
+use crate::disk::Traffic;
 use crate::finding::{Finding, Shape};
 use crate::keys::Keys;
 use crate::rival::{Brand, Medium};
@@ -14,11 +17,11 @@ use crate::tuple::{Tuples, Verb};
 
 pub(super) const TITLE: &str = "Bytes written to a disk";
 
-/// Bytes that this process has had written, its background threads included.
-fn written() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/io").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    line.and_then(|bytes| bytes.parse().ok())
+/// Bytes that the disk below a folder has been given, with what was still in memory of its file system.
+fn written(folder: &Path) -> Result<u64, Error> {
+    rustix::fs::syncfs(File::open(folder)?).map_err(io::Error::from)?;
+    let disk = Traffic::of_disk(folder).ok_or(Error::Absent("no block device below the folder"))?;
+    Ok(disk.written)
 }
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
@@ -34,12 +37,12 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
                 let folder = context.folder(Medium::Disk)?;
                 let place = context.place(folder.path(), Medium::Disk);
                 let Some(store) = brand.open(place)? else { continue };
-                let before = written().ok_or(Error::Absent("/proc/self/io"))?;
+                let before = written(folder.path())?;
                 let plan = keys.shuffled(round.into());
                 tuples.run(&mut *store.client()?, Verb::Put, &plan, name)?;
-                // Closing writes what was put off.
+                // Closing writes what was put off, and what the system still holds is synced.
                 drop(store);
-                let bytes = written().unwrap_or(before).saturating_sub(before);
+                let bytes = written(folder.path())?.saturating_sub(before);
                 let user = keys.count * (key_size + value_size) as u64;
                 sheet.push(
                     name,
@@ -56,11 +59,19 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
     };
     finding.charts.push(sheet.chart(Shape::LogBars, labels));
     let of = |value: &str| sheet.spread(Brand::Tembo(IndexKind::Nvtree).name(), value);
+    let least = |value: &str| {
+        let of = |brand: &Brand| Some((sheet.spread(brand.name(), value)?.median, brand.name()));
+        let all = Brand::EMBEDDED.iter().filter_map(of);
+        let least = all.min_by(|a, b| a.0.total_cmp(&b.0));
+        least.map_or("none".into(), |(bytes, name)| format!("{bytes:.1} ({name})"))
+    };
     finding.sentence = format!(
-        "Tembo writes {:.1} bytes for each of a record of 116, {:.1} for each of one of 2073.",
+        "Tembo writes {:.1} bytes for each byte of a record of 116, {:.1} for each of one of 2073; least are {} and {}.",
         of("16 B/100 B").map_or(0.0, |spread| spread.median),
-        of("25 B/2048 B").map_or(0.0, |spread| spread.median)
+        of("25 B/2048 B").map_or(0.0, |spread| spread.median),
+        least("16 B/100 B"),
+        least("25 B/2048 B")
     );
-    finding.note("As the kernel counts them for this process (/proc/self/io), in whole pages; what the file system's journal adds is not in it. A put of its own syncs, so each writes at least a page of a log.");
+    finding.note("Sectors that the disk is given (`/sys/dev/block`), from before the first put until all is synced: the file system's journal is in it, and so is what else the machine writes meanwhile. The count of a process (`/proc/self/io`) is of no use here: it takes a folio of the page cache, of up to 256 KiB, for written as a whole where the disk is given one page of it. A put of its own syncs, so each writes at least a page of a log, and one of the journal where the file grew.");
     Ok(finding)
 }

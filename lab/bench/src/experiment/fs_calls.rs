@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::context::Context;
-use super::fs_contenders::{ALL, LIBRARY, MOUNT_DISK, each};
+use super::fs_contenders::{ALL, LIBRARY, LIBRARY_DISK, MOUNT_DISK, each};
 use crate::Error;
 use crate::file_system::{Open, System};
 use crate::finding::{Finding, Shape, percent_more, times};
@@ -56,9 +56,31 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
         finding.claim(&what, "aim: at least 1", times(ratio));
         finding.duel(&format!("write of {at} and fsync, by FUSE"), rival, ratio);
     }
-    finding.sentence = "A write through the library is a commit of whole pieces; through a mount it is a request to another process as well, and a sync of the disk costs more than either.".into();
-    finding.note("The document counts cycles of a write within its kernel module; here are microseconds of the calls of a program. The same place of a file of 1 MiB is written over.");
+    finding.sentence = sentence(&flushed);
+    finding.note("The document counts cycles of a write within its kernel module; here are microseconds of the calls of a program. Its 20 cycles for the flushes of 64 B are of flushes that nothing waits for; a commit here waits for its fences. The same place of a file of 1 MiB is written over.");
     Ok(finding)
+}
+
+/// What a small and a large write cost with an fsync.
+fn sentence(flushed: &Sheet) -> String {
+    let cost = |size: usize| {
+        let us = |system: System| {
+            let spread = flushed.spread(system.name(), label(size));
+            spread.map_or("–".into(), |spread| {
+                format!("{:.*}", usize::from(spread.median < 10.0), spread.median)
+            })
+        };
+        format!(
+            "{} and fsync take {} µs by the library in memory and {} by ext4 on a ram disk; {} by the library on the disk, {} by a mount and {} by ext4 there",
+            label(size),
+            us(LIBRARY),
+            us(System::RamDisk),
+            us(LIBRARY_DISK),
+            us(MOUNT_DISK),
+            us(System::Disk)
+        )
+    };
+    format!("{}. {}.", cost(64), cost(LARGEST))
 }
 
 /// Bytes with their unit.

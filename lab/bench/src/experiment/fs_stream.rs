@@ -64,7 +64,17 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
     for at in [READ_ALL, READ_PAGES] {
         faster(&mut finding, &sheet, (MOUNT_DISK, System::Disk), at, "aim: about 1");
     }
-    finding.sentence = "What the kernel has in its cache it reads as fast from a mount as from a disk; what is written goes to another process, and from there into a log.".into();
+    let to = |rival: System, at: &str| {
+        let ratio = sheet.ratio(MOUNT_DISK.name(), rival.name(), at);
+        ratio.map_or("–".into(), |ratio| format!("{:.2}", ratio.median))
+    };
+    finding.sentence = format!(
+        "A mount on the disk writes {} times as fast as bindfs and {} times as fast as ext4; from the kernel's cache it reads {} times as fast as ext4 in pieces of 128 KiB and {} times in pages.",
+        to(System::PassThrough, WRITE),
+        to(System::Disk, WRITE),
+        to(System::Disk, READ_ALL),
+        to(System::Disk, READ_PAGES)
+    );
     finding.note("Reads of the library go to the pool each time: it has no cache of its own, and needs none.");
     Ok(finding)
 }

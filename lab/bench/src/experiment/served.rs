@@ -34,7 +34,7 @@ pub(super) fn logging(context: &mut Context<'_>) -> Result<Finding, Error> {
     let mut finding = Finding::new("thesis-5.5", TITLE_LOGGING, "Thesis 5.5");
     let count = context.pick(6_000, 300_000);
     let labels = Labels {
-        title: "Six servers, two clients, inserts over the loopback interface",
+        title: "Six processes of each server, two clients, inserts over the loopback interface",
         x: "bytes of a value",
         y: "thousand operations a second",
     };

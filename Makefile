@@ -12,13 +12,17 @@ run: build
 build:
 	cargo build --release --package tembo-cli
 
-# Everything: what `cargo xtask ci` checks, the short kill test among it, what the hot paths cost, then
-# real clients.
+# Everything: what `cargo xtask ci` checks, the short kill test among it, what the hot paths cost, then the page of
+# the published results as this commit makes it, in a browser if there is one, and real clients.
 test:
 	scripts/setup.sh </dev/null
 	cargo xtask ci </dev/null
 	cargo build --release --package tembo-cli --package tembo-lab
 	$(TARGET)/release/tembo-lab guard </dev/null
+	mkdir -p $(TARGET)/page
+	cp docs/results/results.json $(TARGET)/page
+	$(TARGET)/release/tembo-lab bench page --out $(TARGET)/page </dev/null
+	scripts/bench/page.sh $(TARGET)/page/index.html </dev/null
 	scripts/clients.sh $(TARGET)/release/tembo </dev/null
 
 fmt:

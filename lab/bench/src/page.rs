@@ -1,5 +1,6 @@
 //! The report as one HTML file that needs nothing else, and as pages for the repository.
 
+mod baselines;
 mod claims;
 mod colour;
 mod html;

@@ -1,6 +1,7 @@
 //! Progress on a terminal; silence into a file or pipe.
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -32,6 +33,19 @@ pub(crate) fn trials(count: u64) -> ProgressBar {
         styled(ProgressBar::new(count), "{spinner} {bar:10} {pos} of {len}, {elapsed}, {wide_msg}");
     bar.enable_steady_tick(TICK);
     bar
+}
+
+/// Columns of a terminal that does not say how many it has.
+const COLUMNS: usize = 80;
+
+/// How many letters a line has where this writes to; `None` into a file or pipe.
+pub(crate) fn columns(out: &(impl AsFd + IsTerminal)) -> Option<usize> {
+    if !out.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(out).ok();
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    Some(columns.unwrap_or(COLUMNS))
 }
 
 /// Between two steps of the spinner.

@@ -78,6 +78,43 @@ fn a_disk_bench_refuses_a_folder_in_memory() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
 }
 
+/// Into a pipe too there is a line for each experiment that was run now, then the count and the page; Markdown goes
+/// into its file alone.
+#[test]
+fn a_run_prints_what_was_run_now_and_where_the_page_is() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (out, memory) = (path("out"), path("memory"));
+    std::fs::create_dir(&memory).unwrap();
+    let run = |names: &[&str]| {
+        let options = ["--memory", &memory, "--disk", &memory, "--out", &out];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tembo-lab"));
+        // One of them counts the lines of the source, which it looks for in the folder where it is started.
+        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let output = command.arg("bench").args(names).args(options).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let first = run(&["thesis-t5.1", "--quick"]);
+    let second = run(&["medium", "--quick"]);
+    let report = std::fs::read(folder.path().join("out/results.json")).unwrap();
+    let report = serde_json::from_slice::<Value>(&report).unwrap();
+    let all = report["findings"].as_array().unwrap();
+    for (name, printed) in [("thesis-t5.1", &first), ("medium", &second)] {
+        let own = all.iter().find(|finding| finding["name"] == name).unwrap();
+        let line = format!("{name}  {}", own["sentence"].as_str().unwrap());
+        let lines: Vec<&str> = printed.lines().collect();
+        assert_eq!(lines[0], line);
+        assert_eq!(lines.len(), 3, "{printed}");
+        assert!(lines[1].contains(" claims of the documents hold on the page, "), "{printed}");
+        assert_eq!(lines[2], format!("the page is {out}/index.html"));
+    }
+    // The page again: nothing was run.
+    assert_eq!(run(&["page"]).lines().count(), 2);
+    let markdown = std::fs::read_to_string(folder.path().join("out/experiments.md")).unwrap();
+    assert!(markdown.starts_with("# ") && markdown.contains("`tembo-lab bench medium`"));
+}
+
 /// Without a checkout there are our own contenders, and a reason for each rival that is not there.
 #[test]
 fn a_rival_that_is_missing_is_named_and_ours_are_measured() {

@@ -413,6 +413,11 @@ const NOTES: [&str; 5] = [
     "Fences and lines are counted on DRAM, each operation in a transaction of its own, both of its transactions where there are two.",
 ];
 
+/// A figure of the thesis with its unit; where it has none, nothing is claimed.
+fn microseconds(document: &str) -> String {
+    if document == "–" { document.into() } else { format!("{document} µs") }
+}
+
 fn judge(finding: &mut Finding, sheets: &Sheets) {
     let here = |medium: usize, layer: Layer, row: Row| {
         let of = |sheet: &Sheet| sheet.spread(layer.name(), row.name());
@@ -429,16 +434,13 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
         for (layer, document) in [(Layer::Base, base), (Layer::Safe, safe), (Layer::Tx, tx)] {
             if layer.has(row) {
                 let what = format!("{}, {} on DRAM", row.name(), layer.name());
-                finding.claim(&what, &format!("{document} µs"), here(dram, layer, row));
+                finding.claim(&what, &microseconds(document), here(dram, layer, row));
             }
         }
         for (medium, document) in HeapMedium::ALL.iter().zip(ctx) {
             let what = format!("{}, C-TX on {}", row.name(), medium.name());
-            finding.claim(
-                &what,
-                &format!("{document} µs"),
-                here(*medium as usize, Layer::Ctx, row),
-            );
+            let here = here(*medium as usize, Layer::Ctx, row);
+            finding.claim(&what, &microseconds(document), here);
         }
         let of = |sheet: &Sheet| sheet.spread(Layer::Ctx.name(), row.name()).map(|of| of.median);
         if let (Some(fences), Some(lines)) = (of(&sheets.fences), of(&sheets.lines)) {

@@ -101,3 +101,20 @@ pub(super) fn node_size_of(kind: Kind, node_size: u32) -> u32 {
 pub(super) fn has_node_size(kind: Kind, node_size: u32) -> bool {
     node_size_of(kind, node_size) == node_size
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A figure of 4 KiB nodes is never one of a tree that has 1 KiB.
+    #[test]
+    fn trees_here_stand_at_no_size_of_nodes_that_they_do_not_have() {
+        for kind in [Kind::Cdds, Kind::CddsVolatile, Kind::Nvtree] {
+            let sizes = NODE_SIZES.map(|size| has_node_size(kind, size));
+            assert_eq!(sizes, [true, true, false, false], "{kind:?}");
+        }
+        for kind in [Kind::Lcb, Kind::CddsPaper, Kind::NvtreePaper, Kind::NvtreePaperAdaptive] {
+            assert!(NODE_SIZES.iter().all(|size| has_node_size(kind, *size)), "{kind:?}");
+        }
+    }
+}

@@ -109,7 +109,7 @@ pub(super) fn bandwidth(context: &mut Context<'_>) -> Result<Finding, Error> {
     for &size in sizes.iter().filter(|size| **size < 4096) {
         let what = format!("AtomicWrite to a write, {}", size_name(size));
         let ratio = effective.ratio(atomic, write, size_name(size));
-        finding.claim(&what, "−8 %", percent_more(ratio));
+        finding.claim(&what, "about equal (−8 %)", percent_more(ratio));
     }
     let labels = Labels { title: "16 threads, modelled", x: "size", y: "MB/s of data" };
     finding.charts.push(effective.chart(Shape::LogLines, labels));
@@ -181,7 +181,7 @@ pub(super) fn inside(context: &mut Context<'_>) -> Result<Finding, Error> {
     finding.claim("most inside, AtomicWrite", "5 GB/s", Some(format!("{:.1} GB/s", most / 1e3)));
     let share = link.spread(soft, size_name(512 << 10)).map(|spread| 1.0 - 1.0 / spread.median);
     let here = share.map(|share| format!("{:.0} % of the link's bytes", share * 100.0));
-    finding.claim("SoftAtomic's log and records, 512 KiB", "50 % of the link's bytes", here);
+    finding.claim("SoftAtomic's log and records, 512 KiB, share", "50 % of the link's bytes", here);
     let labels = Labels { title: "16 threads, modelled", x: "size", y: "MB/s inside" };
     finding.charts.push(inside.chart(Shape::LogLines, labels));
     let labels = Labels { title: "Over the link", x: "size", y: "bytes for a byte of data" };

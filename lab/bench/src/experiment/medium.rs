@@ -1,5 +1,6 @@
 //! Whether an emulated medium takes the time that it says: the judgement of the figures of slower media.
 
+use std::path::Path;
 use std::time::Instant;
 
 use tembo_pmem::{DomainRequest, Emulation, LINE, Region, RegionOptions};
@@ -30,6 +31,9 @@ const BATCHES: u32 = 20;
 /// Percent by which what is lost may differ from what was asked for.
 const TOLERANCE: f64 = 10.0;
 
+/// Times that the bare medium and the slow one are measured one after the other, so that both meet the same machine.
+const PAIRS: u32 = 10;
+
 /// How a FLUSH is done.
 #[derive(Clone, Copy)]
 enum Way {
@@ -39,41 +43,27 @@ enum Way {
     Singly,
 }
 
+const WAYS: [(Way, &str); 2] = [(Way::Together, "one fence"), (Way::Singly, "a fence a line")];
+
 pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
     let mut finding = Finding::new("medium", TITLE, "NV-Tree, figure 10a");
     let folder = context.folder(Medium::Memory)?;
-    let region = |line_ns: u32| {
-        let emulation = Emulation { waits: true, line_ns, ..Emulation::default() };
-        let (domain, emulation) = (DomainRequest::Flush, Some(emulation));
-        let options =
-            RegionOptions { domain, emulation, size_max: AREA, ..RegionOptions::default() };
-        let path = folder.path().join(line_ns.to_string());
-        let region = Region::create(&path, AREA, &options, |_| Ok::<(), tembo_pmem::Error>(()))?;
-        region.prefault(AREA / 2, AREA / 2);
-        Ok::<Region, Error>(region)
-    };
-    let bare = region(0)?;
+    let bare = region(folder.path(), 0)?;
     let (mut sheet, mut worst) = (Sheet::default(), 0.0_f64);
     for line_ns in LINE_NS {
-        let emulated = region(line_ns)?;
-        for (way, name) in [(Way::Together, "one fence"), (Way::Singly, "a fence a line")] {
+        let slow = region(folder.path(), line_ns)?;
+        for (way, name) in WAYS {
             for lines in LINES {
-                context.trial(&format!("{line_ns} ns a line, {lines} lines, {name}"))?;
+                let noun = if lines == 1 { "line" } else { "lines" };
+                context.trial(&format!("{line_ns} ns a line, {lines} {noun}, {name}"))?;
                 let asked = (u64::from(line_ns) * lines) as f64;
-                let mut best = [f64::INFINITY; 2];
-                // In turns, so that both meet the same machine.
-                for _ in 0..10 {
-                    for (best, region) in best.iter_mut().zip([&bare, &emulated]) {
-                        *best = best.min(flush_ns(region, lines, way)?);
-                    }
-                }
-                let lost = best[1] - best[0];
-                let off = (lost / asked - 1.0) * 100.0;
+                let lost = lost_ns([&bare, &slow], lines, way)?;
+                let off = off(lost, asked);
                 worst = if off.abs() > worst.abs() { off } else { worst };
                 sheet.push(&format!("{line_ns} ns a line, {name}"), lines, lost / asked);
-                let what = format!("{lines} lines at {line_ns} ns, {name}");
-                let here = format!("{lost:.0} ns ({off:+.1} %)");
-                finding.claim(&what, &format!("{asked:.0} ns"), Some(here));
+                let what = format!("{lines} {noun} at {line_ns} ns, {name}");
+                let aim = format!("aim: {asked:.0} ns within {TOLERANCE:.0} %");
+                finding.claim(&what, &aim, Some(format!("{lost:.0} ns ({off:+.1} %)")));
             }
         }
     }
@@ -85,6 +75,33 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
     );
     finding.note("The best of many batches of FLUSHes with the delay, less the best of as many without, both behind a fence that waits.");
     Ok(finding)
+}
+
+/// A region in a folder whose lines lose so many nanoseconds; its fences wait.
+fn region(folder: &Path, line_ns: u32) -> Result<Region, Error> {
+    let emulation = Emulation { waits: true, line_ns, ..Emulation::default() };
+    let (domain, emulation) = (DomainRequest::Flush, Some(emulation));
+    let options = RegionOptions { domain, emulation, size_max: AREA, ..RegionOptions::default() };
+    let path = folder.join(line_ns.to_string());
+    let region = Region::create(&path, AREA, &options, |_| Ok::<(), tembo_pmem::Error>(()))?;
+    region.prefault(AREA / 2, AREA / 2);
+    Ok(region)
+}
+
+/// Nanoseconds that a FLUSH loses on the second medium and not on the first, which loses none.
+fn lost_ns(media: [&Region; 2], lines: u64, way: Way) -> Result<f64, Error> {
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..PAIRS {
+        for (best, region) in best.iter_mut().zip(media) {
+            *best = best.min(flush_ns(region, lines, way)?);
+        }
+    }
+    Ok(best[1] - best[0])
+}
+
+/// Percent by which more was lost than asked for.
+fn off(lost: f64, asked: f64) -> f64 {
+    (lost / asked - 1.0) * 100.0
 }
 
 /// What a FLUSH takes, of lines that are written before each, in the best of many batches.
@@ -111,4 +128,37 @@ fn flush_ns(region: &Region, lines: u64, way: Way) -> Result<f64, Error> {
         best = best.min(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
     }
     Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Tries of each figure, of which the nearest counts: a loaded machine spoils some.
+    const TRIES: usize = 10;
+
+    /// Ignored, for it times: `cargo test --release -p tembo-bench medium -- --ignored` on a quiet machine with
+    /// x86-64's flush instructions. What a run has found stands in the results, as the experiment `medium`; the
+    /// arithmetic of the delay is tested with a counted clock in `tembo-pmem`, always.
+    #[test]
+    #[ignore = "it times: for a quiet machine, and built for release"]
+    fn media_lose_what_was_asked_for_within_ten_percent() {
+        let folder = tempfile::tempdir().unwrap();
+        let bare = region(folder.path(), 0).unwrap();
+        let slow = LINE_NS.map(|line_ns| (line_ns, region(folder.path(), line_ns).unwrap()));
+        for (way, name) in WAYS {
+            for lines in LINES {
+                for (line_ns, slow) in &slow {
+                    let asked = (u64::from(*line_ns) * lines) as f64;
+                    let one = || off(lost_ns([&bare, slow], lines, way).unwrap(), asked);
+                    let all: Vec<f64> = std::iter::repeat_with(one).take(TRIES).collect();
+                    let best = all.iter().copied().min_by(|a, b| a.abs().total_cmp(&b.abs()));
+                    let is_near = best.is_some_and(|best| best.abs() <= TOLERANCE);
+                    assert!(is_near, "{lines} lines at {line_ns} ns, {name}: {all:?} %");
+                }
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::claims::{Row, Verdict, rows};
 use super::plot::{places, svg};
-use super::{escape, overview, spread};
+use super::{baselines, escape, overview, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Report};
 
 const STYLE: &str = include_str!("page.css");
@@ -28,6 +28,7 @@ pub fn html(report: &Report) -> String {
     for finding in &report.findings {
         section(&mut out, finding);
     }
+    out.push_str(&baselines::html(report));
     if let Some(text) = super::markdown::not_run(report) {
         let _ = write!(out, "<h2 id=later>Not run yet</h2><p class=faint>{}</p>", escape(&text));
     }
@@ -104,12 +105,7 @@ fn wins_and_losses(out: &mut String, report: &Report) {
 /// Experiments by what they come from.
 fn contents(out: &mut String, report: &Report) {
     out.push_str("<h2 id=contents>Experiments</h2><nav>");
-    for (title, is_in) in GROUPS {
-        let part: Vec<&Finding> =
-            report.findings.iter().filter(|finding| is_in(&finding.name)).collect();
-        if part.is_empty() {
-            continue;
-        }
+    for (title, part) in groups(report) {
         let _ = write!(out, "<div><b>{title}</b>");
         for finding in part {
             let name = escape(&finding.name);
@@ -120,18 +116,32 @@ fn contents(out: &mut String, report: &Report) {
     out.push_str("</nav>");
 }
 
-/// A group of experiments: its title, and which names are in it.
-type Group = (&'static str, fn(&str) -> bool);
-
-const GROUPS: [Group; 4] = [
-    ("The thesis, and FAST 2011", |name| name.starts_with("thesis") || name.starts_with("cdds")),
-    ("NV-Tree", |name| name.starts_with("nvtree") || name == "medium"),
-    ("Coburn's thesis", |name| name.starts_with("mars") || name.starts_with("nvheaps")),
-    ("Today's rivals", |name| {
-        let documents = ["thesis", "cdds", "nvtree", "medium", "mars", "nvheaps"];
-        !documents.iter().any(|start| name.starts_with(start))
-    }),
+/// Documents, and how the names of their experiments begin. What the lab adds to a document stands with it.
+const DOCUMENTS: [(&str, &[&str]); 4] = [
+    ("The thesis, and FAST 2011", &["thesis", "cdds"]),
+    ("NV-Tree", &["nvtree", "medium"]),
+    ("Coburn's thesis", &["mars", "nvheaps"]),
+    ("DurableFS", &["durablefs"]),
 ];
+
+/// What no document has.
+const RIVALS: &str = "Today's rivals";
+
+fn group_of(name: &str) -> &'static str {
+    let is_of = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+    let document = DOCUMENTS.iter().find(|(_, starts)| is_of(starts));
+    document.map_or(RIVALS, |(title, _)| *title)
+}
+
+/// The experiments of a report by what they come from; groups without any are left out.
+pub(super) fn groups(report: &Report) -> Vec<(&'static str, Vec<&Finding>)> {
+    let titles = DOCUMENTS.iter().map(|(title, _)| *title).chain([RIVALS]);
+    let all = titles.map(|title| {
+        let is_in = |finding: &&Finding| group_of(&finding.name) == title;
+        (title, report.findings.iter().filter(is_in).collect::<Vec<_>>())
+    });
+    all.filter(|(_, part)| !part.is_empty()).collect()
+}
 
 fn duels(out: &mut String, duels: &[Duel]) {
     if duels.is_empty() {
@@ -173,6 +183,7 @@ fn section(out: &mut String, finding: &Finding) {
         let _ = write!(out, "<div class=plot>{}</div>", svg(chart));
         table(out, chart);
     }
+    out.push_str(&baselines::html_pointer(finding));
     for note in notes.iter().chain(&super::markdown::measured(finding)) {
         let _ = write!(out, "<p class=faint>{}</p>", escape(note));
     }
@@ -262,6 +273,33 @@ mod tests {
         assert!(page.contains("prefers-color-scheme:dark") && !page.contains("<one>"));
         assert_eq!(page.matches("<svg").count(), 6);
         assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+
+    #[test]
+    fn experiments_stand_with_their_document() {
+        for (name, expected) in [
+            ("thesis-4.5", "The thesis, and FAST 2011"),
+            ("cdds-5.3", "The thesis, and FAST 2011"),
+            ("nvtree-10a", "NV-Tree"),
+            ("mars-3.6", "Coburn's thesis"),
+            ("nvheaps-4.1", "Coburn's thesis"),
+            ("durablefs-3.3", "DurableFS"),
+            ("durablefs-trees", "DurableFS"),
+            ("micro", RIVALS),
+            ("ycsb-disk", RIVALS),
+        ] {
+            assert!(crate::Experiment::named(name).is_some(), "{name}");
+            assert_eq!(group_of(name), expected, "{name}");
+        }
+        let mut report = report();
+        let mut other = report.findings[0].clone();
+        other.name = "durablefs-small".into();
+        report.findings.push(other);
+        let groups = groups(&report);
+        let titles: Vec<&str> = groups.iter().map(|(title, _)| *title).collect();
+        assert_eq!(titles, ["DurableFS", RIVALS]);
+        assert!(groups.iter().all(|(_, part)| part.len() == 1));
+        assert!(html(&report).contains("<b>DurableFS</b><a href=\"#durablefs-small\">"));
     }
 
     /// A full run that went on for days: each finding says of which commit it is, and what is not there yet is named.

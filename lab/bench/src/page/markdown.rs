@@ -3,9 +3,19 @@
 use std::fmt::Write;
 
 use super::claims::{Row, rows};
+use super::html::groups;
 use super::plot::{places, svg};
-use super::{figure, spread};
+use super::{baselines, figure, overview, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Measured, Report};
+
+const TITLE: &str = "The documents' experiments, and today's rivals";
+const CLAIMS: &str = "The documents' claims";
+const CONTENTS: &str = "Experiments";
+/// As [`baselines`] has it.
+const BASELINES: &str = "Baselines";
+const DUELS: &str = "What is faster at what";
+const NOT_RUN: &str = "Not run yet";
+const MISSING: &str = "What could not be done here";
 
 /// The plots, each with the name of its file.
 pub fn plots(report: &Report) -> Vec<(String, String)> {
@@ -30,19 +40,21 @@ pub fn markdown(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        "# The documents' experiments, and today's rivals\n\nWritten by `tembo-lab bench all`; not by hand. {}.\n{kind}. Ratios are of trials in the same round: median (least–greatest).\n",
+        "# {TITLE}\n\nWritten by `tembo-lab bench all`; not by hand. {}.\n{kind}. Ratios are of trials in the same round: median (least–greatest).\n",
         origin(report),
     );
     claims(&mut out, report);
-    duels(&mut out, report);
+    contents(&mut out, report);
     for finding in &report.findings {
         section(&mut out, finding);
     }
+    out.push_str(&baselines::markdown(report));
+    duels(&mut out, report);
     if let Some(text) = not_run(report) {
-        let _ = write!(out, "\n## Not run yet\n\n{text}\n");
+        let _ = write!(out, "\n## {NOT_RUN}\n\n{text}\n");
     }
     if !report.missing.is_empty() {
-        out.push_str("\n## What could not be done here\n\n| what | why |\n|---|---|\n");
+        let _ = write!(out, "\n## {MISSING}\n\n| what | why |\n|---|---|\n");
         for missing in &report.missing {
             let _ = writeln!(out, "| {} | {} |", cell(&missing.name), cell(&missing.reason));
         }
@@ -98,7 +110,10 @@ fn claims(out: &mut String, report: &Report) {
     if rows.is_empty() {
         return;
     }
-    out.push_str("\n## The documents' claims\n\n| experiment | claim | the document | here | direction | why |\n|---|---|---|---|---|---|\n");
+    let _ = write!(
+        out,
+        "\n## {CLAIMS}\n\n| experiment | claim | the document | here | direction | why |\n|---|---|---|---|---|---|\n"
+    );
     for row in rows {
         let Row { finding, claim, why, .. } = &row;
         let Claim { what, document, here } = claim;
@@ -108,13 +123,75 @@ fn claims(out: &mut String, report: &Report) {
     }
 }
 
+/// Links to all that stands below, experiments by what they come from.
+fn contents(out: &mut String, report: &Report) {
+    let mut anchors = Anchors::default();
+    for above in [TITLE, CLAIMS, CONTENTS] {
+        anchors.of(above);
+    }
+    // In the order of the page, which numbers headings that are alike.
+    let of_findings: Vec<(&str, String)> = report
+        .findings
+        .iter()
+        .map(|finding| (finding.name.as_str(), anchors.of(&finding.title)))
+        .collect();
+    let _ = write!(out, "\n## {CONTENTS}\n\n");
+    for (group, part) in groups(report) {
+        let _ = writeln!(out, "- {group}");
+        for Finding { name, title, .. } in part {
+            let own = of_findings.iter().find(|(other, _)| other == name);
+            let anchor = own.map_or("", |(_, anchor)| anchor.as_str());
+            let _ = writeln!(out, "  - [{name}: {title}](#{anchor})");
+        }
+    }
+    let (wins, count) = overview::score(report);
+    let score = format!(": Tembo in {wins} of {count} comparisons with other stores and servers");
+    let has_duels = report.findings.iter().any(|finding| !finding.duels.is_empty());
+    for (heading, is_there, more) in [
+        (BASELINES, !baselines::markdown(report).is_empty(), ""),
+        (DUELS, has_duels, if count > 0 { &score[..] } else { "" }),
+        (NOT_RUN, not_run(report).is_some(), ""),
+        (MISSING, !report.missing.is_empty(), ""),
+    ] {
+        if is_there {
+            let _ = writeln!(out, "- [{heading}](#{}){more}", anchors.of(heading));
+        }
+    }
+}
+
+/// Anchors as GitHub makes them of headings: small letters, spaces as `-`, no other signs but `-` and `_`; of
+/// one that is there already the next has a number behind it.
+#[derive(Default)]
+struct Anchors {
+    taken: Vec<String>,
+}
+
+impl Anchors {
+    /// That of the next heading of the page.
+    fn of(&mut self, heading: &str) -> String {
+        let is_kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+        let plain: String = heading.to_lowercase().chars().filter(is_kept).collect();
+        let plain = plain.replace(' ', "-");
+        let (mut anchor, mut again) = (plain.clone(), 0);
+        while self.taken.contains(&anchor) {
+            again += 1;
+            anchor = format!("{plain}-{again}");
+        }
+        self.taken.push(anchor.clone());
+        anchor
+    }
+}
+
 fn duels(out: &mut String, report: &Report) {
     let mut all: Vec<&Duel> = report.findings.iter().flat_map(|finding| &finding.duels).collect();
     if all.is_empty() {
         return;
     }
     all.sort_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
-    out.push_str("\n## What is faster at what\n\nTembo's throughput divided by the other's: below 1 Tembo loses.\n\n| what | to | ratio |\n|---|---|---|\n");
+    let _ = write!(
+        out,
+        "\n## {DUELS}\n\nTembo's throughput divided by the other's: below 1 Tembo loses.\n\n| what | to | ratio |\n|---|---|---|\n"
+    );
     for Duel { what, rival, ratio } in all {
         let _ = writeln!(out, "| {} | {} | {} |", cell(what), cell(rival), spread(*ratio));
     }
@@ -133,6 +210,7 @@ fn section(out: &mut String, finding: &Finding) {
         let _ = write!(out, "\n![{}](plots/{})\n", chart.title, file(finding, nth));
         table(out, chart);
     }
+    out.push_str(&baselines::markdown_pointer(finding));
     for note in notes {
         let _ = write!(out, "\n{note}\n");
     }
@@ -185,6 +263,61 @@ pub(crate) fn date(time_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Missing;
+    use crate::machine::Machine;
+    use crate::spread::Spread;
+
+    #[test]
+    fn anchors_are_those_of_github() {
+        let mut anchors = Anchors::default();
+        for (heading, expected) in [
+            ("Updates, 512 B: CDDS's (7a)", "updates-512-b-cddss-7a"),
+            ("YCSB A–F in memory", "ycsb-af-in-memory"),
+            ("A log - a_tree", "a-log---a_tree"),
+            ("YCSB A–F in memory", "ycsb-af-in-memory-1"),
+            ("YCSB AF in memory", "ycsb-af-in-memory-2"),
+        ] {
+            assert_eq!(anchors.of(heading), expected);
+        }
+    }
+
+    /// First the claims, then a link to each heading that follows, and behind all experiments the long table.
+    #[test]
+    fn contents_follow_claims_and_comparisons_follow_experiments() {
+        let finding = |name: &str| {
+            let mut finding = Finding::new(name, "Puts & gets", "Thesis 5.3");
+            finding.claim("a figure", "7×", Some("2.00×".into()));
+            finding.duel("puts", "redb", Some(Spread { median: 2.0, best: 2.0, worst: 2.0 }));
+            finding
+        };
+        let missing = Missing { name: "a drive".into(), reason: "not here".into() };
+        let page = markdown(&Report {
+            machine: Machine::this(),
+            time_s: 0,
+            quick: true,
+            seed: 1,
+            commit: String::new(),
+            command: String::new(),
+            findings: vec![finding("micro"), finding("cdds-5.3")],
+            missing: vec![missing],
+        });
+        let headings: Vec<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let puts = "Puts & gets";
+        assert_eq!(headings, [CLAIMS, CONTENTS, puts, puts, DUELS, NOT_RUN, MISSING]);
+        let linked = |line: &str| Some(line.split_once("](#")?.1.split(')').next()?.to_owned());
+        let links: Vec<String> = page.lines().filter_map(linked).collect();
+        let expected = [
+            // The thesis comes before what no document has, and second on the page.
+            "puts--gets-1",
+            "puts--gets",
+            "what-is-faster-at-what",
+            "not-run-yet",
+            "what-could-not-be-done-here",
+        ];
+        assert_eq!(links, expected);
+        assert!(page.contains("): Tembo in 2 of 2 comparisons with other stores and servers"));
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -1,7 +1,7 @@
 //! `tembo-lab bench NAME...`: the documents' experiments and today's rivals, as JSON, a page and tables.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -10,6 +10,7 @@ use tembo_bench::{EXPERIMENTS, Experiment, Report, Setting};
 use super::trials::Trials;
 use crate::exit::{Exit, refuse};
 use crate::program::ProgramArgs;
+use crate::progress;
 
 /// Does all of them.
 const ALL: &str = "all";
@@ -99,7 +100,7 @@ pub(super) fn run(args: &Named) -> anyhow::Result<Exit> {
             return refuse(Exit::Usage, format!("there is no {}", path.display()));
         };
         write_all(&args.out, &report)?;
-        writeln!(io::stderr(), "the page is {}", args.out.join("index.html").display())?;
+        print(args, &[], &report)?;
         return Ok(Exit::Done);
     }
     // A quick run is a smoke test: it takes no full run's place, and no part of it stands in one.
@@ -115,8 +116,8 @@ pub(super) fn run(args: &Named) -> anyhow::Result<Exit> {
         Some(older) if args.resume => left(chosen, older),
         _ => chosen,
     };
-    let report = measured(args, &chosen, older)?;
-    print(args, &report)?;
+    let (report, done) = measured(args, &chosen, older)?;
+    print(args, &done, &report)?;
     Ok(Exit::Done)
 }
 
@@ -129,8 +130,12 @@ fn left(chosen: Vec<Experiment>, older: &Report) -> Vec<Experiment> {
 }
 
 /// Does the experiments, one after the other; what has been found is written after each, so that a run that
-/// is interrupted can go on.
-fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyhow::Result<Report> {
+/// is interrupted can go on. Also those that came to an end now, or could not be done.
+fn measured(
+    args: &Named,
+    chosen: &[Experiment],
+    older: Option<Report>,
+) -> anyhow::Result<(Report, Vec<Experiment>)> {
     let setting = Setting {
         memory: args.memory.clone(),
         disk: args.disk.clone(),
@@ -144,7 +149,7 @@ fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyho
         command: command(std::env::args().skip(1)),
     };
     let trials = Trials::new(chosen.len() as u64)?;
-    let mut all = older;
+    let (mut all, mut done) = (older, Vec::new());
     let nothing = [];
     let parts: Vec<&[Experiment]> =
         if chosen.is_empty() { vec![&nothing] } else { chosen.chunks(1).collect() };
@@ -152,6 +157,7 @@ fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyho
         let report = tembo_bench::experiments(&setting, part, &mut |name, what| {
             trials.begin_at(place as u64, format!("{name}: {what}"))
         });
+        done.extend(part.iter().filter(|experiment| has(&report, experiment.name)).copied());
         let report = match all {
             Some(older) => tembo_bench::with_older(report, older),
             None => report,
@@ -162,7 +168,13 @@ fn measured(args: &Named, chosen: &[Experiment], older: Option<Report>) -> anyho
             break;
         }
     }
-    all.context("no experiment was chosen")
+    Ok((all.context("no experiment was chosen")?, done))
+}
+
+/// Whether a report has an experiment, or says why it could not be done.
+fn has(report: &Report, name: &str) -> bool {
+    report.findings.iter().any(|finding| finding.name == name)
+        || report.missing.iter().any(|missing| missing.name == name)
 }
 
 /// Options whose value is a place of this machine, which means nothing to a reader.
@@ -185,21 +197,50 @@ fn command(words: impl Iterator<Item = String>) -> String {
 /// The commit that this program was built from, with a mark if something was changed since; empty where none was known.
 const COMMIT: &str = env!("TEMBO_COMMIT");
 
-/// On a terminal what was found in a sentence each, and where the page is; else the report as Markdown.
-fn print(args: &Named, report: &Report) -> anyhow::Result<()> {
+/// What was done now, a line each, how many claims agree, and where the page is. Lines of the table fit a
+/// terminal; a pipe has them whole.
+fn print(args: &Named, done: &[Experiment], report: &Report) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    if out.is_terminal() {
-        for finding in &report.findings {
-            writeln!(out, "{:14} {}", finding.name, finding.sentence)?;
-        }
-        let (same, other, all) = tembo_bench::agreement(report);
-        writeln!(out, "{same} of {all} claims of the documents hold here, {other} do not")?;
-    } else {
-        write!(out, "{}", tembo_bench::markdown(report))?;
+    let columns = progress::columns(&out);
+    for line in table(done, report) {
+        writeln!(out, "{}", cut(line, columns))?;
     }
-    out.flush()?;
-    writeln!(io::stderr(), "the page is {}", args.out.join("index.html").display())?;
-    Ok(())
+    let (same, other, all) = tembo_bench::agreement(report);
+    if all > 0 {
+        writeln!(out, "{same} of {all} claims of the documents hold on the page, {other} do not")?;
+    }
+    writeln!(out, "the page is {}", args.out.join("index.html").display())?;
+    Ok(out.flush()?)
+}
+
+/// A line for each experiment: what it has found, or why it could not be done.
+fn table(done: &[Experiment], report: &Report) -> Vec<String> {
+    let width = done.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    let line = |experiment: &Experiment| {
+        let name = experiment.name;
+        let found = report.findings.iter().find(|finding| finding.name == name);
+        let missing = report.missing.iter().find(|missing| missing.name == name);
+        let text = match (found, missing) {
+            (Some(finding), _) => finding.sentence.clone(),
+            (None, Some(missing)) => format!("not done: {}", missing.reason),
+            (None, None) => String::new(),
+        };
+        // A reason may have several lines.
+        let words: Vec<&str> = text.split_whitespace().collect();
+        format!("{name:width$}  {}", words.join(" "))
+    };
+    done.iter().map(line).collect()
+}
+
+/// A line of at most so many letters, with an ellipsis where something is left out.
+fn cut(line: String, columns: Option<usize>) -> String {
+    match columns {
+        Some(columns) if line.chars().count() > columns => {
+            let kept: String = line.chars().take(columns.saturating_sub(1)).collect();
+            format!("{}…", kept.trim_end())
+        }
+        _ => line,
+    }
 }
 
 fn write_all(folder: &Path, report: &Report) -> anyhow::Result<()> {
@@ -220,6 +261,17 @@ fn write_all(folder: &Path, report: &Report) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_cut_to_the_terminal_and_whole_in_a_pipe() {
+        let line = || String::from("micro  2× as fast");
+        assert_eq!(cut(line(), None), "micro  2× as fast");
+        assert_eq!(cut(line(), Some(17)), "micro  2× as fast");
+        assert_eq!(cut(line(), Some(16)), "micro  2× as fa…");
+        // Not a space and an ellipsis behind it.
+        assert_eq!(cut(line(), Some(11)), "micro  2×…");
+        assert_eq!(cut(line(), Some(1)), "…");
+    }
 
     #[test]
     fn a_command_is_published_without_places() {

@@ -90,23 +90,45 @@ fn a_full_node_is_copied_to_one_node_or_to_two() {
     }
 }
 
-/// Algorithm 2, line 24: an entry that ended before the consistent version is used again.
+/// Algorithm 2, line 24: an entry that ended before the consistent version is used again. Of the two entries that are
+/// dead when a key comes back, the older one is: no node is made, however often.
 #[test]
 fn dead_entries_are_used_again() {
-    let mut tree = tree(LeafOrder::Sorted, 512);
-    for key in 0..14 {
-        tree.insert(key, 0).unwrap();
-    }
-    let root = tree.0.root().unwrap();
-    for step in 0..200 {
-        assert!(tree.remove(step % 14).unwrap());
-        // The version after that makes it old enough.
-        assert!(tree.update((step + 7) % 14, step).is_ok());
-        tree.insert(step % 14, step).unwrap();
-        if tree.0.root().unwrap() != root {
-            // An update beside a dead entry that is too young is what no reuse can serve.
-            return;
+    for order in ORDERS {
+        let (mut tree, mut model) = (tree(order, 512), Map::new());
+        for key in 0..14 {
+            tree.insert(key, 0).unwrap();
+            model.insert(key, 0);
         }
+        assert!(tree.remove(13).unwrap());
+        model.remove(&13);
+        let root = tree.0.root().unwrap();
+        let taken = tree.pool().usage().allocated_bytes;
+        for step in 1..=200 {
+            let key = step % 13;
+            assert!(tree.remove(key).unwrap());
+            tree.insert(key, step).unwrap();
+            model.insert(key, step);
+            assert!(tree.0.root().unwrap() == root, "{order:?}: a node was copied at step {step}");
+        }
+        assert_eq!(tree.pool().usage().allocated_bytes, taken, "{order:?}");
+        assert_eq!(shown(&tree), model, "{order:?}");
+    }
+}
+
+/// The same line: the consistent version itself still shows what ended with it, and a full node is copied.
+#[test]
+fn an_entry_that_ended_in_the_consistent_version_is_not_used_again() {
+    for order in ORDERS {
+        let mut tree = tree(order, 512);
+        for key in 0..14 {
+            tree.insert(key, 0).unwrap();
+        }
+        let root = tree.0.root().unwrap();
+        assert!(tree.remove(3).unwrap());
+        tree.insert(3, 1).unwrap();
+        assert!(tree.0.root().unwrap() != root, "{order:?}");
+        assert_eq!(tree.get(3).unwrap(), Some(1));
     }
 }
 

@@ -1,5 +1,5 @@
-//! SMEMBERS, HGETALL, HKEYS and HVALS of a large collection: its elements are read some a turn in a snapshot, while other
-//! clients are served.
+//! SMEMBERS, HGETALL, HKEYS and HVALS of a large collection, and long ranges of sorted sets: elements are read some a turn in a
+//! snapshot, while other clients are served.
 //!
 //! As with a [search for keys](crate::key_search), the client's commands behind it wait, and what is replied is of one version,
 //! which is synced with the turn in which it begins.
@@ -9,14 +9,16 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Keyspace, Snapshot, Value};
 
 use crate::failure::Failure;
-use crate::format::{ELEMENT_PREFIX_SIZE, Part, UnknownLayout, decode_field, element_prefix};
+use crate::format::{
+    ELEMENT_PREFIX_SIZE, Part, UnknownLayout, decode_field, element_prefix, score_from_order,
+};
 use crate::reply::Reply;
 
 /// Elements that are read in a turn for one client.
 pub(crate) const READ_AT_ONCE: usize = 2048;
 
 /// Bytes, after which no further element is read in the turn.
-const BYTES_AT_ONCE: usize = 1 << 20;
+pub(crate) const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// What is replied of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub(crate) enum Shown {
     Values,
     /// A field and its value.
     Both,
+    /// The element of a list.
+    Elements,
+    /// The member of a sorted set in the order of scores, and its score, if it is asked for: in RESP3 each with its own.
+    Scored { with_scores: bool, resp3: bool },
 }
 
 impl Shown {
@@ -36,8 +42,10 @@ impl Shown {
     pub(crate) fn begin(self, count: usize, reply: &mut Reply) {
         match self {
             Shown::Members => reply.set(count),
-            Shown::Fields | Shown::Values => reply.array(count),
+            Shown::Fields | Shown::Values | Shown::Elements => reply.array(count),
             Shown::Both => reply.map(count),
+            Shown::Scored { with_scores: true, resp3: false } => reply.array(count * 2),
+            Shown::Scored { .. } => reply.array(count),
         }
     }
 
@@ -50,15 +58,57 @@ impl Shown {
             reply.bulk_value(value);
         }
     }
+
+    /// Replies with a member of a sorted set.
+    pub(crate) fn scored(self, member: &[u8], score: f64, reply: &mut Reply) {
+        let Shown::Scored { with_scores, resp3 } = self else { return };
+        if with_scores && resp3 {
+            reply.array(2);
+        }
+        reply.bulk(member);
+        if with_scores {
+            reply.double(score);
+        }
+    }
+}
+
+/// Elements by their keys.
+pub(crate) struct Listed {
+    from: Vec<u8>,
+    /// Before this key they end.
+    to: Vec<u8>,
+    direction: Direction,
+    /// How many of them at most.
+    most: u64,
+}
+
+impl Listed {
+    /// The main part of a collection with an id.
+    pub(crate) fn all(id: u64) -> Listed {
+        Listed::between((id, Part::Main), (&[], None), Direction::Forward, u64::MAX)
+    }
+
+    /// Those of a part of it whose keys, without the prefix, lie between two; at most so many.
+    pub(crate) fn between(
+        (id, part): (u64, Part),
+        (from, to): (&[u8], Option<&[u8]>),
+        direction: Direction,
+        most: u64,
+    ) -> Listed {
+        let prefix = element_prefix(id, part);
+        let mut behind = prefix;
+        behind[ELEMENT_PREFIX_SIZE - 1] += 1;
+        let key = |rest: &[u8]| [&prefix[..], rest].concat();
+        Listed { from: key(from), to: to.map_or(behind.to_vec(), key), direction, most }
+    }
 }
 
 /// A listing under way.
 pub(crate) struct ElementListing {
     snapshot: Snapshot,
     space: Keyspace,
-    /// The key from which it goes on, and that before which it ends.
-    from: Vec<u8>,
-    to: Vec<u8>,
+    /// Those that are still to be read.
+    rest: Listed,
     shown: Shown,
     /// Fields that had expired when it began are left out.
     now_ms: u64,
@@ -67,17 +117,14 @@ pub(crate) struct ElementListing {
 }
 
 impl ElementListing {
-    /// Of the collection with an id whose elements are in a keyspace, at a time. `found` takes the elements.
+    /// Of elements that are in a keyspace, at a time. `found` takes them, and has so many before them.
     pub(crate) fn new(
         (snapshot, space): (Snapshot, Keyspace),
-        id: u64,
+        rest: Listed,
         (shown, now_ms): (Shown, u64),
-        found: Reply,
+        (found, count): (Reply, usize),
     ) -> ElementListing {
-        let from = element_prefix(id, Part::Main).to_vec();
-        let mut to = from.clone();
-        to[ELEMENT_PREFIX_SIZE - 1] += 1;
-        ElementListing { snapshot, space, from, to, shown, now_ms, found, count: 0 }
+        ElementListing { snapshot, space, rest, shown, now_ms, found, count }
     }
 
     /// Reads some more elements; true: it has come to its end.
@@ -85,14 +132,21 @@ impl ElementListing {
     /// # Errors
     /// Damage; an element that another server has written.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
-        let ElementListing { snapshot, space, from, to, shown, now_ms, found, count } = self;
+        let ElementListing { snapshot, space, rest, shown, now_ms, found, count } = self;
+        let Listed { from, to, direction, most } = rest;
+        if *most == 0 || from >= to {
+            return Ok(true);
+        }
         let (mut left, mut last, mut is_sound) = (READ_AT_ONCE, None, true);
         let bytes_max = found.waiting() + BYTES_AT_ONCE;
         let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        snapshot.range_with::<[u8]>(*space, range, Direction::Forward, &mut |key, value| {
+        snapshot.range_with::<[u8]>(*space, range, *direction, &mut |key, value| {
             let name = key.get(ELEMENT_PREFIX_SIZE..).unwrap_or_default();
             match show(name, value, (*shown, *now_ms), found) {
-                Ok(is_there) => *count += usize::from(is_there),
+                Ok(is_there) => {
+                    *count += usize::from(is_there);
+                    *most -= u64::from(is_there);
+                }
                 Err(UnknownLayout) => is_sound = false,
             }
             left -= 1;
@@ -100,15 +154,20 @@ impl ElementListing {
             if pauses {
                 last = Some(key.to_vec());
             }
-            !pauses && is_sound && !found.is_overflown()
+            !pauses && is_sound && *most > 0 && !found.is_overflown()
         })?;
         if !is_sound {
             return Err(Failure::UnknownLayout);
         }
         let Some(mut last) = last else { return Ok(true) };
-        last.push(0);
-        *from = last;
-        Ok(found.is_overflown())
+        match direction {
+            Direction::Forward => {
+                last.push(0);
+                *from = last;
+            }
+            Direction::Backward => *to = last,
+        }
+        Ok(*most == 0 || found.is_overflown())
     }
 
     /// What was found so far.
@@ -129,10 +188,27 @@ fn show(
     (shown, now_ms): (Shown, u64),
     found: &mut Reply,
 ) -> Result<bool, UnknownLayout> {
-    if shown == Shown::Members {
-        found.bulk(name);
-        return Ok(true);
+    match shown {
+        Shown::Members => found.bulk(name),
+        Shown::Elements => found.bulk_value(value),
+        Shown::Scored { .. } => {
+            let (order, member) = name.split_first_chunk().ok_or(UnknownLayout)?;
+            shown.scored(member, score_from_order(*order), found);
+        }
+        Shown::Fields | Shown::Values | Shown::Both => {
+            return show_field(name, value, (shown, now_ms), found);
+        }
     }
+    Ok(true)
+}
+
+/// Shows a field of a hash; false: it has expired.
+fn show_field(
+    name: &[u8],
+    value: Value<'_>,
+    (shown, now_ms): (Shown, u64),
+    found: &mut Reply,
+) -> Result<bool, UnknownLayout> {
     let (expiry_ms, value) = decode_field(value)?;
     if expiry_ms.is_some_and(|expiry_ms| expiry_ms < now_ms) {
         return Ok(false);

@@ -15,6 +15,8 @@ use rustix::net::RecvFlags;
 
 #[path = "event_loop_put_off_tests.rs"]
 mod put_off;
+#[path = "event_loop_range_tests.rs"]
+mod ranges;
 #[path = "event_loop_replica_tests.rs"]
 mod replicas;
 

@@ -93,6 +93,7 @@ mod settings;
 mod shared;
 mod stats;
 mod string;
+mod strip_listing;
 mod tls;
 mod token;
 mod tracking;

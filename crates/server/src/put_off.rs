@@ -9,6 +9,7 @@ use crate::element_listing::ElementListing;
 use crate::failure::Failure;
 use crate::key_search::KeySearch;
 use crate::reply::Reply;
+use crate::strip_listing::StripListing;
 use crate::token::Token;
 
 /// Clients that go on in one turn.
@@ -20,6 +21,8 @@ pub(crate) enum PutOff {
     Keys(KeySearch),
     /// The elements of a large collection.
     Elements(ElementListing),
+    /// The elements of a large list.
+    Strips(StripListing),
 }
 
 impl PutOff {
@@ -31,6 +34,7 @@ impl PutOff {
         match self {
             PutOff::Keys(search) => search.advance(),
             PutOff::Elements(listing) => listing.advance(),
+            PutOff::Strips(listing) => listing.advance(),
         }
     }
 
@@ -39,13 +43,16 @@ impl PutOff {
         match self {
             PutOff::Keys(search) => search.reply(reply),
             PutOff::Elements(listing) => listing.reply(reply),
+            PutOff::Strips(listing) => listing.reply(reply),
         }
     }
+
     /// The memory that it takes, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let found = match self {
             PutOff::Keys(search) => search.found(),
             PutOff::Elements(listing) => listing.found(),
+            PutOff::Strips(listing) => listing.found(),
         };
         let buffer = found.buffer();
         size_of::<PutOff>() + buffer.used + buffer.free

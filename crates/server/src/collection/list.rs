@@ -14,7 +14,7 @@ use tembo_kv::{Direction, Value};
 
 use crate::collection::opened::{Body, Collection, Family};
 use crate::failure::Failure;
-use crate::format::{Kind, Packed, Part, position_order, push_entry};
+use crate::format::{Kind, Packed, Part, Spread, position_order, push_entry};
 
 /// Lists, as a type of collection.
 pub(crate) enum Lists {}
@@ -36,6 +36,14 @@ impl List<'_, '_> {
             Body::Spread(spread) => spread.first,
         };
         position_order(first.wrapping_add(index as i64))
+    }
+
+    /// The head of a large list, and whether its elements lie in strips.
+    pub(crate) fn head(&self) -> Option<(Spread, bool)> {
+        match &self.0.body {
+            Body::Packed(_) => None,
+            Body::Spread(spread) => Some((*spread, self.0.in_strips)),
+        }
     }
 
     /// The element at an index.

@@ -59,6 +59,20 @@ impl Span {
         Span { from, to }
     }
 
+    /// What of it is behind a member in a direction.
+    pub(crate) fn behind(self, (member, score): (&[u8], f64), direction: Direction) -> Span {
+        let key = [&score_order(score)[..], member].concat();
+        match direction {
+            Direction::Forward => Span { from: behind(key), to: self.to },
+            Direction::Backward => Span { from: self.from, to: Some(key) },
+        }
+    }
+
+    /// Keys of the order between which its members lie.
+    pub(crate) fn keys(&self) -> (&[u8], Option<&[u8]>) {
+        (&self.from, self.to.as_deref())
+    }
+
     fn is_empty(&self) -> bool {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
     }

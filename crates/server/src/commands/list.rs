@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::collection::{End, List};
 use crate::command::{Command, Context, DENY_OOM, FAST, LIST, READ, WRITE};
 use crate::commands::argument::{integer, positive, wrong_arity};
+use crate::commands::listing::{AT_ONCE_MAX, list_range_later};
 use crate::event_class::Classes;
 use crate::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::notify::{notify, notify_removed};
@@ -212,8 +213,13 @@ fn range_in(first: i64, last: i64, count: u64) -> std::ops::Range<u64> {
 
 fn lrange(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let (first, last) = (integer(args.at(2))?, integer(args.at(3))?);
+    let may_list_later = context.session.may_list_later();
     let mut list = open(context, args.at(1))?;
     let range = range_in(first, last, list.count());
+    let is_long = range.end - range.start > AT_ONCE_MAX;
+    if let Some(head) = list.head().filter(|_| is_long && may_list_later) {
+        return list_range_later(context, head, &range, reply);
+    }
     reply.array((range.end - range.start) as usize);
     list.visit(range, Direction::Forward, &mut |_, element| {
         reply.bulk_value(element);

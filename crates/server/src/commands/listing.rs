@@ -1,13 +1,19 @@
 //! Large collections are listed in later turns.
 
+use std::ops::Range;
+
+use tembo_kv::{Direction, Keyspace, Snapshot};
+
 use crate::command::Context;
-use crate::element_listing::{ElementListing, READ_AT_ONCE, Shown};
-use crate::failure::Outcome;
+use crate::element_listing::{ElementListing, Listed, READ_AT_ONCE, Shown};
+use crate::failure::{Failure, Outcome};
+use crate::format::{Part, Spread, position_order};
 use crate::put_off::PutOff;
 use crate::reply::Reply;
+use crate::strip_listing::{Positions, StripListing};
 
-/// A collection of no more elements is listed in the turn itself.
-const AT_ONCE_MAX: u64 = 2 * READ_AT_ONCE as u64;
+/// No more elements are listed in the turn itself.
+pub(super) const AT_ONCE_MAX: u64 = 2 * READ_AT_ONCE as u64;
 
 /// The id of a collection whose elements are listed in later turns: one with many, of a client that can wait. `large`: the id and
 /// the elements of a large one.
@@ -22,10 +28,46 @@ pub(super) fn list_later(
     shown: Shown,
     reply: &Reply,
 ) -> Outcome {
+    go_on_later(context, Listed::all(id), shown, (reply.apart(), 0))
+}
+
+/// Lists these elements of the client's database in later turns, behind so many that were found.
+pub(super) fn go_on_later(
+    context: &mut Context<'_, '_>,
+    rest: Listed,
+    shown: Shown,
+    found: (Reply, usize),
+) -> Outcome {
     let now_ms = context.data.now_ms();
-    let snapshot = context.data.commit_early()?.snapshot()?;
-    let space = context.data.spaces.elements[context.session.db];
-    let listing = ElementListing::new((snapshot, space), id, (shown, now_ms), reply.apart());
+    let listing = ElementListing::new(snapshot(context)?, rest, (shown, now_ms), found);
     context.put_off(PutOff::Elements(listing));
     Ok(())
+}
+
+/// Lists the elements in a range of indices of a large list of the client's database in later turns.
+pub(super) fn list_range_later(
+    context: &mut Context<'_, '_>,
+    (head, in_strips): (Spread, bool),
+    range: &Range<u64>,
+    reply: &Reply,
+) -> Outcome {
+    let position = |index: u64| head.first.wrapping_add(index as i64);
+    if !in_strips {
+        let (from, to) =
+            (position_order(position(range.start)), position_order(position(range.end)));
+        let part = (head.id, Part::Main);
+        let rest = Listed::between(part, (&from, Some(&to)), Direction::Forward, u64::MAX);
+        return go_on_later(context, rest, Shown::Elements, (reply.apart(), 0));
+    }
+    let (next, count) = (position(range.start), range.end - range.start);
+    let rest = Positions { id: head.id, first: head.first, next, count };
+    let listing = StripListing::new(snapshot(context)?, rest, reply.apart());
+    context.put_off(PutOff::Strips(listing));
+    Ok(())
+}
+
+/// A snapshot of all that was written so far, and the keyspace of the elements of the client's database.
+fn snapshot(context: &mut Context<'_, '_>) -> Result<(Snapshot, Keyspace), Failure> {
+    let snapshot = context.data.commit_early()?.snapshot()?;
+    Ok((snapshot, context.data.spaces.elements[context.session.db]))
 }

@@ -1,12 +1,15 @@
 //! Ranges of ranks, scores and members.
 
 use crate::args::Args;
-use crate::collection::SortedSet;
+use crate::collection::{SortedSet, Span};
 use crate::command::Context;
 use crate::commands::argument::integer;
+use crate::commands::listing::{AT_ONCE_MAX, go_on_later};
 use crate::commands::removal;
+use crate::element_listing::{Listed, Shown};
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::format::Part;
 use crate::notify::{notify, notify_removed};
 use crate::reply::Reply;
 use tembo_kv::Direction;
@@ -22,6 +25,15 @@ struct Query<'a> {
     /// LIMIT: how many are left out, and how many follow.
     limit: Option<(i64, i64)>,
     with_scores: bool,
+}
+
+/// What a query has found.
+#[derive(Default)]
+struct Found {
+    /// Members and their scores.
+    members: Vec<(Vec<u8>, f64)>,
+    /// What of a large sorted set there may be behind them: its id, where, and how many at most.
+    rest: Option<(u64, Span, u64)>,
 }
 
 /// What the name of a command says about its query: how the range is named and its direction (`None`: its options say it),
@@ -72,31 +84,47 @@ impl<'a> Query<'a> {
         Ok(Query { key: args.at(form.key), ends, direction, limit, with_scores })
     }
 
-    /// The members and their scores.
-    fn find(&self, context: &mut Context<'_, '_>) -> Result<Vec<(Vec<u8>, f64)>, Failure> {
+    /// The members and their scores. Of more than `at_once` only the first ones.
+    fn find(&self, context: &mut Context<'_, '_>, at_once: u64) -> Result<Found, Failure> {
         let mut set = SortedSet::open(context.data, (context.session.db, self.key))?;
         let Some((span, count)) = self.ends.span(&mut set, self.direction)? else {
-            return Ok(Vec::new());
+            return Ok(Found::default());
         };
         let (left_out, most) = match (&self.ends, self.limit) {
             (Ends::Rank(..), _) | (_, None) => (0, count),
             (_, Some((left_out, most))) => {
-                let Ok(left_out) = u64::try_from(left_out) else { return Ok(Vec::new()) };
+                let Ok(left_out) = u64::try_from(left_out) else { return Ok(Found::default()) };
                 (left_out, u64::try_from(most).unwrap_or(u64::MAX))
             }
         };
-        match set.skip(span, left_out, self.direction)? {
-            Some(span) => set.list(&span, self.direction, most),
-            None => Ok(Vec::new()),
-        }
+        let Some(span) = set.skip(span, left_out, self.direction)? else {
+            return Ok(Found::default());
+        };
+        let members = set.list(&span, self.direction, most.min(at_once.saturating_add(1)))?;
+        let most = most - members.len() as u64;
+        let rest = match (set.large(), members.last()) {
+            (Some((id, _)), Some((last, score))) if members.len() as u64 > at_once => {
+                Some((id, span.behind((last, *score), self.direction), most))
+            }
+            _ => None,
+        };
+        Ok(Found { members, rest })
     }
 }
 
 fn read(context: &mut Context<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) -> Outcome {
     let query = Query::parse(args, form)?;
-    let found = query.find(context)?;
-    show((query.with_scores, context.session.resp3), &found, reply);
-    Ok(())
+    let at_once = if context.session.may_list_later() { AT_ONCE_MAX } else { u64::MAX };
+    let Found { members, rest } = query.find(context, at_once)?;
+    let (with_scores, resp3) = (query.with_scores, context.session.resp3);
+    let Some((id, span, most)) = rest else {
+        show((with_scores, resp3), &members, reply);
+        return Ok(());
+    };
+    let (shown, mut found) = (Shown::Scored { with_scores, resp3 }, reply.apart());
+    members.iter().for_each(|(member, score)| shown.scored(member, *score, &mut found));
+    let rest = Listed::between((id, Part::Order), span.keys(), query.direction, most);
+    go_on_later(context, rest, shown, (found, members.len()))
 }
 
 const OPEN: Form = Form { named: None, key: 1, stores: false };
@@ -155,7 +183,7 @@ pub(super) fn zrangestore(
     reply: &mut Reply,
 ) -> Outcome {
     let query = Query::parse(args, Form { key: 2, stores: true, ..OPEN })?;
-    let found = query.find(context)?;
+    let found = query.find(context, u64::MAX)?.members;
     reply.integer(found.len() as i64);
     store(context, args.at(1), &found, "zrangestore")
 }

@@ -1,5 +1,6 @@
 //! Members and scores in replies.
 
+use crate::element_listing::Shown;
 use crate::reply::Reply;
 
 /// Replies with members, and with their scores if they are asked for: in RESP3 each with its own.
@@ -8,15 +9,10 @@ pub(super) fn show(
     members: &[(Vec<u8>, f64)],
     reply: &mut Reply,
 ) {
-    reply.array(if with_scores && !resp3 { members.len() * 2 } else { members.len() });
+    let shown = Shown::Scored { with_scores, resp3 };
+    shown.begin(members.len(), reply);
     for (member, score) in members {
-        if with_scores && resp3 {
-            reply.array(2);
-        }
-        reply.bulk(member);
-        if with_scores {
-            reply.double(*score);
-        }
+        shown.scored(member, *score, reply);
         if reply.is_overflown() {
             break;
         }

@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::clients::Clients;
 use crate::dataset::Dataset;
 use crate::failure::Outcome;
-use crate::put_off::PutOff;
+use crate::put_off::{PutOff, PutOffCommand};
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -35,7 +35,7 @@ impl Context<'_, '_> {
 
     /// The client's command goes on in later turns.
     pub(crate) fn put_off(&mut self, put_off: PutOff) {
-        self.session.put_off = Some(Box::new(put_off));
+        self.session.put_off = Some(Box::new(PutOffCommand::new(put_off)));
         self.shared.put_off.add(self.session.token);
     }
 }

@@ -257,7 +257,8 @@ pub(crate) fn execute(
     }
 }
 
-/// Counts a command that has been executed, and how long it took. One that waits is counted when it goes on.
+/// Counts a command that has been executed, and how long it took. One that waits is counted when it goes on, and one that is put
+/// off when it ends.
 #[inline]
 fn observe(
     context: &mut Context<'_, '_>,
@@ -278,6 +279,33 @@ fn observe(
     if context.session.waits_for.is_some() {
         return;
     }
+    if let Some(put_off) = &mut context.session.put_off {
+        put_off.began(args, took_ns);
+        return;
+    }
+    count_time(context, (command, number), args, (took_ns, failed));
+}
+
+/// Counts a command that was put off, and how long it was executed.
+#[cold]
+pub(crate) fn observe_put_off(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    (took_ns, failed): (u64, bool),
+) {
+    if let Some(found) = lookup(context.table, args) {
+        count_time(context, found, args, (took_ns, failed));
+    }
+}
+
+#[inline]
+fn count_time(
+    context: &mut Context<'_, '_>,
+    (command, number): Found,
+    args: Args<'_>,
+    (took_ns, failed): (u64, bool),
+) {
+    let shared = &mut *context.shared;
     shared.observed.times.count(number, took_ns, failed, shared.settings.tracks_latency);
     let took_us = took_ns / 1000;
     let threshold_us = shared.settings.latency_threshold_ms.saturating_mul(1000);

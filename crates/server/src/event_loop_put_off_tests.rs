@@ -211,3 +211,45 @@ fn what_stands_behind_a_held_command_is_executed_though_its_turn_fails() {
         assert!(text.starts_with("-ERR") && text.ends_with("\r\n+PONG\r\n"), "{text}");
     });
 }
+
+/// The time of its first turn alone was counted, and SLOWLOG had an entry before the command had ended.
+#[test]
+fn a_command_that_is_put_off_has_one_entry_of_all_its_turns_in_the_slow_log() {
+    const COUNT: usize = 14_000;
+    with_loop(|event_loop, address| {
+        let [mut client, mut other] = clients(event_loop, address);
+        make_set(event_loop, &mut other, COUNT);
+        client.write_all(b"CONFIG SET slowlog-log-slower-than 0\r\nSLOWLOG RESET\r\n").unwrap();
+        replies(event_loop, &mut client, 2);
+        let entries = |event_loop: &EventLoop<'_>| {
+            let log = event_loop.turns.shared.observed.slow.iter();
+            let listed = log.filter(|entry| entry.args[0] == b"SMEMBERS");
+            listed.map(|entry| (entry.args.len(), entry.took_us)).collect::<Vec<_>>()
+        };
+        client.write_all(b"SMEMBERS set\r\nPING\r\n").unwrap();
+        arrived(event_loop, 20);
+        event_loop.step().unwrap();
+        let took = |event_loop: &mut EventLoop<'_>| {
+            let mut all = event_loop.turns.clients.iter_mut();
+            all.find_map(|(_, one)| one.session.put_off.as_ref().map(|put_off| put_off.took_ns()))
+        };
+        let (mut last, mut turns) = (took(event_loop).unwrap(), 0);
+        loop {
+            assert!(entries(event_loop).is_empty());
+            // What it waits is not counted.
+            std::thread::sleep(Duration::from_millis(1));
+            assert_eq!(took(event_loop), Some(last));
+            event_loop.step().unwrap();
+            let Some(now) = took(event_loop) else { break };
+            assert!(now > last, "{now} {last}");
+            (last, turns) = (now, turns + 1);
+        }
+        assert!(turns > 4, "{turns}");
+        let [(args, took_us)] = entries(event_loop)[..] else {
+            panic!("{:?}", entries(event_loop))
+        };
+        assert!(args == 2 && took_us >= last / 1000, "{args} {took_us} {last}");
+        replies(event_loop, &mut client, 1 + 2 * COUNT + 1);
+        assert_eq!(entries(event_loop).len(), 1);
+    });
+}

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::args::{Args, Kept};
 use crate::element_listing::ElementListing;
 use crate::failure::Failure;
 use crate::key_search::KeySearch;
@@ -14,6 +15,57 @@ use crate::token::Token;
 
 /// Clients that go on in one turn.
 const TOGETHER_MAX: usize = 2;
+
+/// A command that is put off.
+pub(crate) struct PutOffCommand {
+    work: PutOff,
+    args: Option<Kept>,
+    took_ns: u64,
+}
+
+impl PutOffCommand {
+    /// The command that goes on with this.
+    pub(crate) fn new(work: PutOff) -> PutOffCommand {
+        PutOffCommand { work, args: None, took_ns: 0 }
+    }
+
+    /// The turn in which it began has executed it for so long.
+    pub(crate) fn began(&mut self, args: Args<'_>, took_ns: u64) {
+        self.args = Some(Kept::new(args));
+        self.took_ns = took_ns;
+    }
+
+    /// See [`PutOff::advance`].
+    pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
+        self.work.advance()
+    }
+
+    /// A later turn has executed it for so long.
+    pub(crate) fn went_on(&mut self, took_ns: u64) {
+        self.took_ns += took_ns;
+    }
+
+    /// How long it was executed so far, in nanoseconds: in all of its turns, not between them.
+    pub(crate) fn took_ns(&self) -> u64 {
+        self.took_ns
+    }
+
+    /// Takes its arguments, if they are known.
+    pub(crate) fn take_args(&mut self) -> Option<Kept> {
+        self.args.take()
+    }
+
+    /// Replies with what was found.
+    pub(crate) fn reply(self, reply: &mut Reply) {
+        self.work.reply(reply);
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let args = self.args.as_ref().map_or(0, Kept::size);
+        size_of::<PutOffCommand>() + args + self.work.memory()
+    }
+}
 
 /// What is under way for a client.
 pub(crate) enum PutOff {
@@ -30,7 +82,7 @@ impl PutOff {
     ///
     /// # Errors
     /// Damage; what another server has written.
-    pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
+    fn advance(&mut self) -> Result<bool, Failure> {
         match self {
             PutOff::Keys(search) => search.advance(),
             PutOff::Elements(listing) => listing.advance(),
@@ -39,7 +91,7 @@ impl PutOff {
     }
 
     /// Replies with what was found.
-    pub(crate) fn reply(self, reply: &mut Reply) {
+    fn reply(self, reply: &mut Reply) {
         match self {
             PutOff::Keys(search) => search.reply(reply),
             PutOff::Elements(listing) => listing.reply(reply),
@@ -47,15 +99,15 @@ impl PutOff {
         }
     }
 
-    /// The memory that it takes, in bytes.
-    pub(crate) fn memory(&self) -> usize {
+    /// The memory of what was found, in bytes.
+    fn memory(&self) -> usize {
         let found = match self {
             PutOff::Keys(search) => search.found(),
             PutOff::Elements(listing) => listing.found(),
             PutOff::Strips(listing) => listing.found(),
         };
         let buffer = found.buffer();
-        size_of::<PutOff>() + buffer.used + buffer.free
+        buffer.used + buffer.free
     }
 }
 

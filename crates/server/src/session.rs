@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::args::Kept;
 use crate::buffer::Buffer;
 use crate::goal::Goal;
-use crate::put_off::PutOff;
+use crate::put_off::PutOffCommand;
 use crate::token::Token;
 use crate::tracking::Tracked;
 use crate::waiting::Wait;
@@ -206,7 +206,7 @@ pub(crate) struct Session {
     /// Whether a command may go on in later turns.
     pub(crate) can_wait: bool,
     /// A command that is under way: its reply comes before that of any other command.
-    pub(crate) put_off: Option<Box<PutOff>>,
+    pub(crate) put_off: Option<Box<PutOffCommand>>,
 }
 
 impl Session {

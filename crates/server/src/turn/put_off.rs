@@ -1,7 +1,9 @@
 //! Commands that were put off go on in a turn.
 
 use super::{Turns, count_reply};
+use crate::command::Context;
 use crate::connection::Connection;
+use crate::dispatch::observe_put_off;
 use crate::put_off::Waits;
 
 impl Turns<'_> {
@@ -22,12 +24,15 @@ impl Turns<'_> {
             return false;
         }
         let Some(mut put_off) = connection.session.put_off.take() else { return true };
+        let began = self.shared.observed.began();
         let advanced = put_off.advance();
         if let Ok(false) = advanced {
+            put_off.went_on(self.shared.observed.end_command(began));
             connection.session.put_off = Some(put_off);
             return false;
         }
         connection.begin_turn();
+        let (took_ns, args, failed) = (put_off.took_ns(), put_off.take_args(), advanced.is_err());
         match advanced {
             Ok(_) => put_off.reply(&mut connection.reply),
             Err(failure) => {
@@ -36,6 +41,18 @@ impl Turns<'_> {
             }
         }
         count_reply(connection);
+        let took_ns = took_ns + self.shared.observed.end_command(began);
+        let mut context = Context {
+            data: &mut self.data,
+            session: &mut connection.session,
+            clients: &mut self.clients,
+            shared: &mut self.shared,
+            table: &self.table,
+            shutdown: self.shutdown,
+        };
+        if let Some(args) = args {
+            observe_put_off(&mut context, args.args(), (took_ns, failed));
+        }
         true
     }
 }

@@ -3,6 +3,7 @@
 mod baselines;
 mod claims;
 mod colour;
+mod groups;
 mod html;
 mod markdown;
 mod overview;

@@ -3,11 +3,15 @@
 use std::fmt::Write;
 
 use super::claims::{Row, Verdict, rows};
-use super::plot::{places, svg};
+use super::groups::groups;
+use super::plot::{self, places, svg};
 use super::{baselines, escape, overview, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Report};
 
 const STYLE: &str = include_str!("page.css");
+
+/// Begins a page that needs nothing else.
+const HEAD: &str = r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title>"#;
 
 /// The page.
 pub fn html(report: &Report) -> String {
@@ -15,7 +19,8 @@ pub fn html(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        r#"<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>Tembo: results</title><style>{STYLE}</style><h1>Tembo: results</h1><p class="faint">{}</p>"#,
+        r#"{HEAD}<style>{STYLE}{}</style><h1>Tembo: results</h1><p class="faint">{}</p>"#,
+        plot::STYLE,
         escape(&super::markdown::origin(report)),
     );
     if report.quick {
@@ -114,33 +119,6 @@ fn contents(out: &mut String, report: &Report) {
         out.push_str("</div>");
     }
     out.push_str("</nav>");
-}
-
-/// Documents, and how the names of their experiments begin. What the lab adds to a document stands with it.
-const DOCUMENTS: [(&str, &[&str]); 4] = [
-    ("The thesis, and FAST 2011", &["thesis", "cdds"]),
-    ("NV-Tree", &["nvtree", "medium"]),
-    ("Coburn's thesis", &["mars", "nvheaps"]),
-    ("DurableFS", &["durablefs"]),
-];
-
-/// What no document has.
-const RIVALS: &str = "Today's rivals";
-
-fn group_of(name: &str) -> &'static str {
-    let is_of = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-    let document = DOCUMENTS.iter().find(|(_, starts)| is_of(starts));
-    document.map_or(RIVALS, |(title, _)| *title)
-}
-
-/// The experiments of a report by what they come from; groups without any are left out.
-pub(super) fn groups(report: &Report) -> Vec<(&'static str, Vec<&Finding>)> {
-    let titles = DOCUMENTS.iter().map(|(title, _)| *title).chain([RIVALS]);
-    let all = titles.map(|title| {
-        let is_in = |finding: &&Finding| group_of(&finding.name) == title;
-        (title, report.findings.iter().filter(is_in).collect::<Vec<_>>())
-    });
-    all.filter(|(_, part)| !part.is_empty()).collect()
 }
 
 fn duels(out: &mut String, duels: &[Duel]) {
@@ -276,30 +254,17 @@ mod tests {
     }
 
     #[test]
-    fn experiments_stand_with_their_document() {
-        for (name, expected) in [
-            ("thesis-4.5", "The thesis, and FAST 2011"),
-            ("cdds-5.3", "The thesis, and FAST 2011"),
-            ("nvtree-10a", "NV-Tree"),
-            ("mars-3.6", "Coburn's thesis"),
-            ("nvheaps-4.1", "Coburn's thesis"),
-            ("durablefs-3.3", "DurableFS"),
-            ("durablefs-trees", "DurableFS"),
-            ("micro", RIVALS),
-            ("ycsb-disk", RIVALS),
-        ] {
-            assert!(crate::Experiment::named(name).is_some(), "{name}");
-            assert_eq!(group_of(name), expected, "{name}");
-        }
+    fn groups_without_experiments_are_left_out_and_a_page_has_one_style() {
         let mut report = report();
         let mut other = report.findings[0].clone();
         other.name = "durablefs-small".into();
         report.findings.push(other);
         let groups = groups(&report);
-        let titles: Vec<&str> = groups.iter().map(|(title, _)| *title).collect();
-        assert_eq!(titles, ["DurableFS", RIVALS]);
+        assert_eq!(groups.len(), 2);
         assert!(groups.iter().all(|(_, part)| part.len() == 1));
-        assert!(html(&report).contains("<b>DurableFS</b><a href=\"#durablefs-small\">"));
+        let page = html(&report);
+        assert!(page.contains("<b>DurableFS</b><a href=\"#durablefs-small\">"));
+        assert_eq!((page.matches("<style>").count(), page.matches(".c19{").count()), (1, 2));
     }
 
     /// A full run that went on for days: each finding says of which commit it is, and what is not there yet is named.

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::claims::{Row, rows};
-use super::html::groups;
-use super::plot::{places, svg};
+use super::groups::groups;
+use super::plot::{self, places};
 use super::{baselines, figure, overview, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Measured, Report};
 
@@ -20,7 +20,11 @@ const MISSING: &str = "What could not be done here";
 /// The plots, each with the name of its file.
 pub fn plots(report: &Report) -> Vec<(String, String)> {
     let charts = report.findings.iter().flat_map(|finding| {
-        finding.charts.iter().enumerate().map(|(nth, chart)| (file(finding, nth), svg(chart)))
+        finding
+            .charts
+            .iter()
+            .enumerate()
+            .map(|(nth, chart)| (file(finding, nth), plot::file(chart)))
     });
     charts.collect()
 }

@@ -6,7 +6,6 @@ use super::escape;
 use super::scale::figure;
 use crate::finding::{Duel, Report};
 
-const STYLE: &str = include_str!("plot.css");
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 170.0;
 const RIGHT: f64 = 96.0;
@@ -50,7 +49,7 @@ pub(super) fn svg(report: &Report) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Where Tembo wins and loses"><style>{STYLE}</style><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="8" y="18">Tembo's throughput to each rival's: a dot for each comparison</text><text class="tick" x="8" y="36">times as fast: left of 1 Tembo loses</text>"#,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Where Tembo wins and loses"><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="8" y="18">Tembo's throughput to each rival's: a dot for each comparison</text><text class="tick" x="8" y="36">times as fast: left of 1 Tembo loses</text>"#,
     );
     for ratio in [1.0 / 32.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0] {
         let (x, class) = (place(ratio), if ratio == 1.0 { "even" } else { "grid" });

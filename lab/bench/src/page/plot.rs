@@ -22,10 +22,20 @@ const LINE: f64 = 13.0;
 /// Letters between two labels of the x axis.
 const GAP: f64 = 2.0;
 
-const STYLE: &str = include_str!("plot.css");
+/// How all plots look; a page has it once, a file has its own.
+pub(super) const STYLE: &str = include_str!("plot.css");
 
-/// The chart as one SVG element.
+/// The chart as a file of its own.
+pub(super) fn file(chart: &Chart) -> String {
+    with_style(chart, &format!("<style>{STYLE}</style>"))
+}
+
+/// The chart as one SVG element of a page that has the style.
 pub(super) fn svg(chart: &Chart) -> String {
+    with_style(chart, "")
+}
+
+fn with_style(chart: &Chart, style: &str) -> String {
     let mut out = String::new();
     let places = places(&chart.series);
     let legend = Legend::of(&chart.series);
@@ -37,7 +47,7 @@ pub(super) fn svg(chart: &Chart) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}"><style>{STYLE}</style><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="8" y="18">{}</text>"#,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">{style}<rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="8" y="18">{}</text>"#,
         escape(&chart.title),
         escape(&chart.title),
     );

@@ -110,6 +110,17 @@ fn write(region: &Region, bytes: &[u8]) {
     region.write_object("test.object", OBJECTS, &[bytes], room).unwrap();
 }
 
+fn meddled(plan: &Plan) -> RegionOptions {
+    RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: 4 << 20,
+        log_size: 1 << 20,
+        disk: Arc::new(Meddled(plan.clone())),
+        background: false,
+        ..RegionOptions::default()
+    }
+}
+
 fn log(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}.log", path.display()))
 }
@@ -131,14 +142,7 @@ fn nothing_comes_over_it(before: Before) {
     let path = std::env::temp_dir().join(name);
     let left = path.with_extension("left");
     let plan = Plan::default();
-    let options = RegionOptions {
-        domain: DomainRequest::Logged,
-        size_max: 4 << 20,
-        log_size: 1 << 20,
-        disk: Arc::new(Meddled(plan.clone())),
-        background: false,
-        ..RegionOptions::default()
-    };
+    let options = meddled(&plan);
     let all = [path.clone(), log(&path), left.clone(), log(&left)];
     all.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
@@ -187,14 +191,7 @@ fn nothing_comes_over_it(before: Before) {
 fn what_a_write_beside_the_log_has_spoiled_is_logged_whole() {
     let path = std::env::temp_dir().join(format!("tembo-spoiled-{}", std::process::id()));
     let plan = Plan::default();
-    let options = RegionOptions {
-        domain: DomainRequest::Logged,
-        size_max: 4 << 20,
-        log_size: 1 << 20,
-        disk: Arc::new(Meddled(plan.clone())),
-        background: false,
-        ..RegionOptions::default()
-    };
+    let options = meddled(&plan);
     let all = [path.clone(), log(&path)];
     all.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();

@@ -129,36 +129,3 @@ fn flush_ns(region: &Region, lines: u64, way: Way) -> Result<f64, Error> {
     }
     Ok(best)
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    /// Tries of each figure, of which the nearest counts: a loaded machine spoils some.
-    const TRIES: usize = 10;
-
-    /// Ignored, for it times: `cargo test --release -p tembo-bench medium -- --ignored` on a quiet machine with
-    /// x86-64's flush instructions. What a run has found stands in the results, as the experiment `medium`; the
-    /// arithmetic of the delay is tested with a counted clock in `tembo-pmem`, always.
-    #[test]
-    #[ignore = "it times: for a quiet machine, and built for release"]
-    fn media_lose_what_was_asked_for_within_ten_percent() {
-        let folder = tempfile::tempdir().unwrap();
-        let bare = region(folder.path(), 0).unwrap();
-        let slow = LINE_NS.map(|line_ns| (line_ns, region(folder.path(), line_ns).unwrap()));
-        for (way, name) in WAYS {
-            for lines in LINES {
-                for (line_ns, slow) in &slow {
-                    let asked = (u64::from(*line_ns) * lines) as f64;
-                    let one = || off(lost_ns([&bare, slow], lines, way).unwrap(), asked);
-                    let all: Vec<f64> = std::iter::repeat_with(one).take(TRIES).collect();
-                    let best = all.iter().copied().min_by(|a, b| a.abs().total_cmp(&b.abs()));
-                    let is_near = best.is_some_and(|best| best.abs() <= TOLERANCE);
-                    assert!(is_near, "{lines} lines at {line_ns} ns, {name}: {all:?} %");
-                }
-            }
-        }
-    }
-}

@@ -109,8 +109,8 @@ fn flushed(
 
 /// Figure 6b, where `clflush` throws what it flushes out of the cache.
 fn with_flushes(context: &mut Context<'_>, finding: &mut Finding) -> Result<(), Error> {
-    let keys = context.extent(2_000, 5_000, 100_000);
-    let last_cache = context.extent(8 << 10, 16 << 10, 256 << 10);
+    let keys = context.extent(2_000, 5_000, 30_000);
+    let last_cache = context.extent(8 << 10, 16 << 10, 64 << 10);
     let (mut evicted, mut kept) = (Sheet::default(), Sheet::default());
     for node_size in [512, 4096] {
         for kind in KINDS.into_iter().filter(|kind| has_node_size(*kind, node_size)) {

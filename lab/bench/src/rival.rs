@@ -34,7 +34,7 @@ use tembo_index::IndexKind;
 use crate::Error;
 pub(crate) use heap_rival::{HEAP_SETTINGS, berkeley_keys, on_pmemobj};
 pub(crate) use opened::{Change, Client, Medium, Place, Rival, Share, failed};
-pub(crate) use server::{RedisLog, TemboServer};
+pub(crate) use server::{RedisLog, TemboServer, server_settings};
 
 /// What stores were given that is not their default, for the page.
 static SETTINGS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::escape;
 use crate::finding::{Finding, Report};
+use crate::rival::server_settings;
 
 /// What was built of a document to be measured against.
 struct Baseline {
@@ -21,7 +22,7 @@ struct Baseline {
 }
 
 /// What the rest of the page needs to know about the others.
-const RIVALS: &str = "Today's rivals are the programs themselves: their settings beyond defaults stand below each experiment.";
+const RIVALS: &str = "Today's rivals are the programs themselves: their settings beyond defaults stand below each experiment, those of servers here.";
 
 const ADAPTIVE: &str = "NV-Tree as published";
 
@@ -211,8 +212,9 @@ pub(super) fn html(report: &Report) -> String {
     if rows.is_empty() {
         return rows;
     }
+    let servers = escape(&server_settings());
     format!(
-        "<h2 id=baselines>Baselines</h2><p class=faint>What was built of the documents to be measured against. {RIVALS}</p><div class=wide><table class=claims><tr><th>Series<th>Document<th>What differs from it<th>Counts are tested by{rows}</table></div>"
+        "<h2 id=baselines>Baselines</h2><p class=faint>What was built of the documents to be measured against. {RIVALS} {servers}</p><div class=wide><table class=claims><tr><th>Series<th>Document<th>What differs from it<th>Counts are tested by{rows}</table></div>"
     )
 }
 
@@ -227,8 +229,9 @@ pub(super) fn markdown(report: &Report) -> String {
     if rows.is_empty() {
         return rows;
     }
+    let servers = server_settings();
     format!(
-        "\n## Baselines\n\nWhat was built of the documents to be measured against. {RIVALS}\n\n| series | document | what differs from it | counts are tested by |\n|---|---|---|---|\n{rows}"
+        "\n## Baselines\n\nWhat was built of the documents to be measured against. {RIVALS} {servers}\n\n| series | document | what differs from it | counts are tested by |\n|---|---|---|---|\n{rows}"
     )
 }
 

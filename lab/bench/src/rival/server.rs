@@ -23,6 +23,36 @@ pub(crate) enum RedisLog {
     None,
 }
 
+impl RedisLog {
+    /// What its server is told beside where it is.
+    const fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Always => &["--appendonly", "yes", "--appendfsync", "always", "--save", ""],
+            Self::EverySecond => {
+                &["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+            }
+            Self::None => &["--appendonly", "no", "--save", ""],
+        }
+    }
+}
+
+/// Memory enough for every experiment; one thread, as Redis and Tembo have; no other user to become.
+const MEMCACHED: [&str; 8] = ["-m", "8192", "-t", "1", "-U", "0", "-u", "root"];
+
+/// With which settings the other servers are started, for the page.
+pub(crate) fn server_settings() -> String {
+    let line = |settings: &[&str]| {
+        let quoted = settings.iter().map(|word| if word.is_empty() { "''" } else { *word });
+        quoted.collect::<Vec<_>>().join(" ")
+    };
+    let [always, everysec, none] =
+        [RedisLog::Always, RedisLog::EverySecond, RedisLog::None].map(|log| line(log.settings()));
+    format!(
+        "Redis is started with “{always}”, with “{everysec}” or, without a log, with “{none}”; memcached with “{}”.",
+        line(&MEMCACHED)
+    )
+}
+
 /// How Tembo's server is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TemboServer {
@@ -114,11 +144,7 @@ pub(super) fn redis(folder: &Path, log: RedisLog) -> Result<Option<Box<dyn Rival
     };
     let port = free_port()?;
     let mut command = Command::new(program);
-    if log != RedisLog::None {
-        command.args(["--appendonly", "yes"]);
-    }
-    let policy = if log == RedisLog::Always { "always" } else { "everysec" };
-    command.args(["--appendfsync", policy, "--save", "", "--bind", "127.0.0.1"]);
+    command.args(log.settings()).args(["--bind", "127.0.0.1"]);
     command.arg("--dir").arg(folder).arg("--port").arg(port.to_string());
     // Debian's program takes its second name for what it is; the name says which one is meant.
     std::os::unix::process::CommandExt::arg0(&mut command, "redis-server");
@@ -130,9 +156,7 @@ pub(super) fn memcached() -> Result<Option<Box<dyn Rival>>, Error> {
     let Some(program) = installed("memcached") else { return Ok(None) };
     let port = free_port()?;
     let mut command = Command::new(program);
-    // Memory enough for every experiment; one thread, as Redis and Tembo have; no other user to become.
-    command.args(["-l", "127.0.0.1", "-m", "8192", "-t", "1", "-U", "0", "-u", "root", "-p"]);
-    command.arg(port.to_string());
+    command.args(MEMCACHED).args(["-l", "127.0.0.1", "-p"]).arg(port.to_string());
     Ok(Some(Box::new(Server::start(&mut command, port, Protocol::Text)?)))
 }
 

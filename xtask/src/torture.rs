@@ -19,11 +19,11 @@ struct Extent {
     sequences: &'static str,
     /// Times as many changes by concurrent threads.
     stress: &'static str,
-    /// Transfers of the bank.
+    /// Transfers of the bank, and programs on a heap.
     transfers: &'static str,
     /// The same on a disk, where each waits for the disk.
     disk_transfers: &'static str,
-    /// Times that the bank is killed.
+    /// Times that the bank, or the process of the programs, is killed.
     kills: &'static str,
     /// Operations of each history.
     operations: &'static str,
@@ -101,6 +101,7 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
 fn lab_runs(extent: &Extent) -> Vec<(&'static str, Vec<&'static str>)> {
     let shm = ["--path", "/dev/shm", "--domain", "flush"];
     let bank = ["torture", "bank", "--kills", extent.kills, "--transfers"];
+    let programs = ["torture", "heap", "--kills", extent.kills, "--programs"];
     let crashtest = ["crashtest", "--images", extent.images];
     vec![
         ("bank", [&bank[..], &[extent.transfers], &shm].concat()),
@@ -115,6 +116,12 @@ fn lab_runs(extent: &Extent) -> Vec<(&'static str, Vec<&'static str>)> {
         (
             "bank on a disk",
             [&bank[..], &[extent.disk_transfers, "--path", "target", "--domain", "logged"]]
+                .concat(),
+        ),
+        ("programs on a heap", [&programs[..], &[extent.transfers], &shm].concat()),
+        (
+            "programs on a heap on a disk",
+            [&programs[..], &[extent.disk_transfers, "--path", "target", "--domain", "logged"]]
                 .concat(),
         ),
         ("histories", vec!["torture", "histories", "--operations", extent.operations]),

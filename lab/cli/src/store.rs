@@ -24,6 +24,17 @@ pub(crate) enum Domain {
     Logged,
 }
 
+impl Domain {
+    pub(crate) fn request(self) -> DomainRequest {
+        match self {
+            Domain::Auto => DomainRequest::Auto,
+            Domain::Flush => DomainRequest::Flush,
+            Domain::Eadr => DomainRequest::Eadr,
+            Domain::Logged => DomainRequest::Logged,
+        }
+    }
+}
+
 /// When the log reaches the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sync {
@@ -91,18 +102,14 @@ pub(crate) struct StoreArgs {
 /// How often the log is synced under `--sync interval`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-fn size(text: &str) -> Result<u64, parse_size::Error> {
+/// Bytes, as a person writes them.
+pub(crate) fn size(text: &str) -> Result<u64, parse_size::Error> {
     Config::new().with_binary().parse_size(text)
 }
 
 impl StoreArgs {
     fn options(&self) -> Options {
-        let domain = match self.domain {
-            Domain::Auto => DomainRequest::Auto,
-            Domain::Flush => DomainRequest::Flush,
-            Domain::Eadr => DomainRequest::Eadr,
-            Domain::Logged => DomainRequest::Logged,
-        };
+        let domain = self.domain.request();
         let sync = match self.sync {
             Sync::Always => SyncPolicy::Always,
             Sync::Interval => SyncPolicy::Interval(SYNC_INTERVAL),

@@ -1,7 +1,9 @@
-//! `tembo-lab torture`: long tests of the store under several threads, and under SIGKILL.
+//! `tembo-lab torture`: long tests of stores and heaps under several threads, and under SIGKILL.
 
 mod bank;
+mod heap;
 mod histories;
+mod life;
 mod served;
 mod soak;
 
@@ -21,6 +23,8 @@ enum Test {
     Histories(histories::Args),
     /// Move money between accounts, kill the process at random moments, and audit the books
     Bank(bank::Args),
+    /// Run random programs on the structures of a heap, kill the process at random moments, and compare
+    Heap(heap::Args),
     /// Mixed load on a store that is larger than its memory: answers, memory, space and stalls
     Soak(soak::Args),
 }
@@ -29,6 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.test {
         Test::Histories(args) => histories::run(args),
         Test::Bank(args) => bank::run(args),
+        Test::Heap(args) => heap::run(args),
         Test::Soak(args) => soak::run(args),
     }
 }

@@ -50,6 +50,27 @@ fn banks_in_two_stores_of_one_pool_keep_their_books() {
     }
 }
 
+fn programs(folder: &Path, domain: &str) {
+    let folder = tempfile::tempdir_in(folder).unwrap();
+    let path = ["heap", "--path", folder.path().to_str().unwrap(), "--domain", domain];
+    let few = ["--programs", "1500", "--kills", "5", "--threads", "3", "--seed", "3"];
+    let audited = torture(&[&path[..], &few].concat());
+    assert!(audited["acknowledged"].as_u64().unwrap() >= 1500, "{audited}");
+    assert!(audited["programs"].as_u64() >= audited["acknowledged"].as_u64(), "{audited}");
+    assert!(audited["kills"].as_u64().unwrap() >= 5, "{audited}");
+    assert_eq!(audited["seed"], 3);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_heap_holds_what_its_programs_make() {
+    programs(Path::new(env!("CARGO_TARGET_TMPDIR")), "logged");
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() {
+        programs(shm, "flush");
+    }
+}
+
 #[test]
 fn histories_are_judged() {
     for level in ["single", "snapshot", "serialisable"] {

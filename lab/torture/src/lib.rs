@@ -11,6 +11,7 @@ mod explore;
 mod fs;
 pub mod fuzz;
 mod heap;
+pub mod heap_programs;
 pub mod history;
 mod judge;
 mod kv;

@@ -1,11 +1,8 @@
 //! `tembo-lab torture bank`: this process audits, another one of the same binary serves and is killed.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,10 +18,7 @@ use crate::output::{Lines, print};
 use crate::progress;
 use crate::store::StoreArgs;
 
-const SIGKILL: i32 = 9;
-
-/// How long the tellers may take for the transfers of one round.
-const PATIENCE: Duration = Duration::from_secs(600);
+use super::life::{self, End};
 
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
@@ -215,80 +209,21 @@ impl<'a> Rounds<'a> {
 
     /// One life of the process; the last transfer that each teller of each store has reported.
     fn round(&mut self) -> anyhow::Result<Vec<Reported>> {
-        let mut process = self.spawn()?;
-        let output = process.stdout.take().context("the process has no output")?;
-        // One in four is killed by the clock: while it opens the pool, or soon after. The others make half
-        // of this on average.
         let per_round = (3 * self.args.transfers / self.args.kills).max(2);
-        let (goal, patience) = if self.random.below(4) == 0 {
-            (u64::MAX, Duration::from_micros(self.random.number() % 60_000))
-        } else {
-            (1 + self.random.number() % per_round, PATIENCE)
-        };
-        let pause = Duration::from_micros(self.random.number() % 1000);
-        let (reached, wait) = mpsc::channel();
-        let killer = thread::spawn(move || kill(process, &wait, patience, pause));
-        let reported = self.listen(output, goal, &reached);
-        drop(reached);
-        let status = match killer.join() {
-            Ok(status) => status?,
-            Err(_) => bail!("the thread that kills has panicked"),
-        };
-        if status.signal() != Some(SIGKILL) {
-            bail!("the process that was to be killed ended with {status}");
-        }
-        reported
-    }
-
-    /// Another process of this binary, with the same words.
-    fn spawn(&self) -> anyhow::Result<Child> {
-        let binary = std::env::current_exe().context("looking for this binary")?;
-        let mut command = Command::new(binary);
-        command.args(std::env::args_os().skip(1)).arg("--serve").arg(&self.pool);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        command.spawn().with_context(|| format!("starting {command:?}"))
-    }
-
-    /// Reads what the tellers report until the end, and signals when there were `goal` transfers.
-    fn listen(
-        &mut self,
-        output: impl Read,
-        goal: u64,
-        reached: &Sender<()>,
-    ) -> anyhow::Result<Vec<Reported>> {
+        let end = End::by_chance(&mut self.random, per_round);
         let none = vec![None; usize::from(self.args.threads)];
         let mut reported = vec![none; usize::from(self.args.stores)];
-        let (mut output, mut line, mut count) = (BufReader::new(output), String::new(), 0);
-        // A line without an end was cut off by the kill.
-        while output.read_line(&mut line)? > 0 && line.ends_with('\n') {
+        let acknowledged = &mut self.acknowledged;
+        life::live(&self.pool, end, &mut |line: &str| {
             let words: Vec<u64> =
                 line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
             let [store, teller, number] = words[..] else { bail!("a line of three words") };
             let of_store = reported.get_mut(store as usize);
             let last = of_store.and_then(|of_store| of_store.get_mut(teller as usize));
             *last.context("a teller that there is not")? = Some(number);
-            (count, self.acknowledged) = (count + 1, self.acknowledged + 1);
-            if count == goal {
-                // The process has ended by itself if the channel is closed.
-                let _ = reached.send(());
-            }
-            line.clear();
-        }
+            *acknowledged += 1;
+            Ok(())
+        })?;
         Ok(reported)
     }
-}
-
-/// Kills the process, a little after the signal to do so, or when its time has passed.
-fn kill(
-    mut process: Child,
-    reported: &Receiver<()>,
-    patience: Duration,
-    pause: Duration,
-) -> std::io::Result<ExitStatus> {
-    if reported.recv_timeout(patience).is_ok() {
-        thread::sleep(pause);
-    }
-    // One that has ended by itself has another status.
-    let _ = process.kill();
-    process.wait()
 }

@@ -1,11 +1,12 @@
 //! BTree: a B-tree of integers. A key that is there is removed, another inserted.
 //!
 //! A node has up to 15 keys, and 7 at least but for the root. A way down splits full nodes, or fills sparse ones, before it
-//! enters them, so that nothing goes back up. (Cormen et al., chapter 18, with t = 8.)
+//! enters them, so that nothing goes back up. (Cormen et al., chapter 18, with t = 8.) It begins at the last node of which what is above
+//! stays as it is; that one is sought before, by a way that only reads.
 
 use super::hash_table::KEY;
 use super::keyed::toggle;
-use super::memory::{Form, Keyed, Memory, Program, Work, scattered};
+use super::memory::{Form, Keyed, Memory, Onward, Program, Work, scattered};
 use crate::keys::Random;
 
 /// A tree, of which half the keys are there when it is filled.
@@ -83,6 +84,36 @@ impl Node {
     }
 }
 
+/// What is found on the way to a key.
+#[derive(Default)]
+struct Descent {
+    /// Nodes that were passed.
+    depth: usize,
+    /// The last one that has room for a key more, and the last one up to the key's that can do without one; the root, if none does.
+    spacious: usize,
+    rich: usize,
+    is_there: bool,
+}
+
+impl Descent {
+    fn pass(&mut self, node: &Node, key: u64) -> Onward {
+        if node.len() < FULL {
+            self.spacious = self.depth;
+        }
+        if node.len() > SPARSE {
+            self.rich = self.depth;
+        }
+        self.depth += 1;
+        let (place, is_here) = node.place(key);
+        self.is_there = is_here;
+        match node.is_leaf() {
+            _ if is_here => Onward::Found(self.rich),
+            true => Onward::Found(self.spacious),
+            false => Onward::Link(place),
+        }
+    }
+}
+
 /// A tree in a memory.
 struct Tree<'m, M>(&'m mut M);
 
@@ -135,22 +166,17 @@ impl<M: Memory<WORDS, LINKS>> Tree<'_, M> {
     }
 
     fn toggle(&mut self, key: u64) -> Result<u64, M::Fault> {
-        if self.has(key)? { self.remove(key).map(|()| 0) } else { self.insert(key).map(|()| 1) }
+        let mut descent = Descent::default();
+        let from = self.0.seek(ROOT, |data| descent.pass(&Node { data: *data }, key))?;
+        match from {
+            Some(from) if descent.is_there => self.remove(from, key).map(|()| 0),
+            from => self.insert(from, key).map(|()| 1),
+        }
     }
 
-    fn has(&mut self, key: u64) -> Result<bool, M::Fault> {
-        let mut has = false;
-        self.0.visit(ROOT, |data| {
-            let node = Node { data: *data };
-            let (place, is_here) = node.place(key);
-            has = is_here;
-            (!is_here && !node.is_leaf()).then_some(place)
-        })?;
-        Ok(has)
-    }
-
-    fn insert(&mut self, key: u64) -> Result<(), M::Fault> {
-        let Some(root) = self.0.head(ROOT)? else {
+    /// Inserts a key below a node that has room for one more, or is the root; `None`: the tree is empty.
+    fn insert(&mut self, from: Option<M::Link>, key: u64) -> Result<(), M::Fault> {
+        let Some(root) = from else {
             let root = self.0.make(Node::new(true, &[key]).data, [const { None }; LINKS])?;
             return self.0.set_head(ROOT, Some(root));
         };
@@ -207,11 +233,10 @@ impl<M: Memory<WORDS, LINKS>> Tree<'_, M> {
         self.put(above, *node)
     }
 
-    /// Removes a key that is there.
-    fn remove(&mut self, mut key: u64) -> Result<(), M::Fault> {
-        let Some(root) = self.0.head(ROOT)? else { return Ok(()) };
-        let node = self.node(&root)?;
-        let mut at = (root.clone(), node);
+    /// Removes a key that is there, below a node that can do without one, or is the root.
+    fn remove(&mut self, from: M::Link, mut key: u64) -> Result<(), M::Fault> {
+        let node = self.node(&from)?;
+        let mut at = (from.clone(), node);
         loop {
             let (link, node) = &mut at;
             let (place, is_here) = node.place(key);
@@ -231,13 +256,13 @@ impl<M: Memory<WORDS, LINKS>> Tree<'_, M> {
             };
             at = next;
         }
-        // A root without keys has one child, or none.
-        let node = self.node(&root)?;
+        // A root without keys has one child, or none; no other node comes to that.
+        let node = self.node(&from)?;
         if node.len() == 0 {
-            let only = self.0.link(&root, 0)?;
-            self.0.set_link(&root, 0, None)?;
+            let only = self.0.link(&from, 0)?;
+            self.0.set_link(&from, 0, None)?;
             self.0.set_head(ROOT, only)?;
-            self.0.free(root)?;
+            self.0.free(from)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use tembo_heap::{
 };
 
 use super::load::{Extent, Measured, measured};
-use super::memory::{Form, Memory, Program, Store, WAY, Way, Work};
+use super::memory::{Form, Memory, Onward, Program, Store, WAY, Way, Work};
 use crate::Error;
 use crate::heap_bed::HeapBed;
 
@@ -232,6 +232,29 @@ impl<'h, A: Freeing, const D: usize, const L: usize> Memory<D, L> for InUse<'_, 
             passed.push((view.keep(here)?, side));
         }
         Ok((passed, at))
+    }
+
+    fn seek(
+        &mut self,
+        head: usize,
+        mut next: impl FnMut(&[u64; D]) -> Onward,
+    ) -> Result<Option<Self::Link>, HeapError> {
+        let mut view = self.tx.view();
+        let heads = view.at(&self.arrays.heads[head / PART])?;
+        let mut passed = Vec::with_capacity(WAY);
+        let mut below = view.follow_cell(heads, (head % PART) as u64)?;
+        while let Some(here) = below {
+            passed.push(here);
+            let mut node = view.look(here)?;
+            match next(&node.get(Node::DATA)?) {
+                Onward::Link(side) => below = node.follow(link(side))?,
+                Onward::Found(number) => {
+                    let found = passed.get(number).copied();
+                    return found.map(|found| view.keep(found)).transpose();
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn free(&mut self, object: Self::Link) -> Result<(), HeapError> {

@@ -20,6 +20,15 @@ pub(super) const WAY: usize = 48;
 /// See [`Memory::way`].
 pub(crate) type Way<Link> = (Vec<(Link, usize)>, Option<Link>);
 
+/// How a way goes on from an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Onward {
+    /// Along a link.
+    Link(usize),
+    /// Not: the object of that number on the way, from 0 on, is what was sought.
+    Found(usize),
+}
+
 /// Two arrays, and objects of `D` words and `L` links. What is done in one call of [`Store::atomic`] happens together.
 pub(crate) trait Memory<const D: usize, const L: usize> {
     /// Refers to an object.
@@ -83,6 +92,26 @@ pub(crate) trait Memory<const D: usize, const L: usize> {
             passed.push((object, link));
         }
         Ok((passed, None))
+    }
+
+    /// Goes so to an object, of which only what comes last on the way may say which one it is; `None`: the way has ended before.
+    fn seek(
+        &mut self,
+        head: usize,
+        mut next: impl FnMut(&[u64; D]) -> Onward,
+    ) -> Result<Option<Self::Link>, Self::Fault> {
+        let (mut passed, mut at) = (Vec::with_capacity(WAY), self.head(head)?);
+        while let Some(object) = at {
+            match next(&self.data(&object)?) {
+                Onward::Link(link) => at = self.link(&object, link)?,
+                Onward::Found(number) => {
+                    passed.push(object);
+                    return Ok(passed.into_iter().nth(number));
+                }
+            }
+            passed.push(object);
+        }
+        Ok(None)
     }
 
     /// An object to which nothing refers any more. Where objects are freed by themselves it does nothing.

@@ -174,6 +174,7 @@ impl<'c> Drawn<'c> {
         let count = self.chart.series.len().max(1) as f64;
         let width = (self.step() * 0.84 / count).min(48.0);
         for (nth, series) in self.chart.series.iter().enumerate() {
+            let mut whiskers = Whiskers::default();
             for point in &series.points {
                 let x = self.middle(&point.at) + (nth as f64 - count / 2.0) * width;
                 let (y, value) = (self.y(point.value.median), point.value);
@@ -186,18 +187,12 @@ impl<'c> Drawn<'c> {
                     escape(&format!("{}, {}: {}", series.name, point.at, spread(value))),
                 );
                 if width > 5.0 && value.best > value.worst {
-                    self.whisker(out, x + width / 2.0 - 0.5, value.worst, value.best);
+                    let ends = [value.worst, value.best].map(|value| self.y(value));
+                    whiskers.add(x + width / 2.0 - 0.5, ends);
                 }
             }
+            whiskers.draw(out);
         }
-    }
-
-    fn whisker(&self, out: &mut String, x: f64, low: f64, high: f64) {
-        let (low, high) = (self.y(low), self.y(high));
-        let _ = write!(
-            out,
-            r#"<line class="whisker" x1="{x:.1}" x2="{x:.1}" y1="{low:.1}" y2="{high:.1}"/>"#
-        );
     }
 
     fn lines(&self, out: &mut String) {
@@ -210,8 +205,10 @@ impl<'c> Drawn<'c> {
             if series.points.len() > 60 {
                 continue;
             }
+            let mut whiskers = Whiskers::default();
             for point in &series.points {
-                self.whisker(out, self.middle(&point.at), point.value.worst, point.value.best);
+                let ends = [point.value.worst, point.value.best].map(|value| self.y(value));
+                whiskers.add(self.middle(&point.at), ends);
                 let _ = write!(
                     out,
                     r#"<circle class="c{class}" cx="{:.1}" cy="{:.1}" r="3.5"><title>{}</title></circle>"#,
@@ -220,6 +217,26 @@ impl<'c> Drawn<'c> {
                     escape(&format!("{}, {}: {}", series.name, point.at, spread(point.value))),
                 );
             }
+            whiskers.draw(out);
+        }
+    }
+}
+
+/// From the worst to the best of each point of a series: one path, since each line of its own took a sixth of the page.
+#[derive(Default)]
+struct Whiskers {
+    path: String,
+}
+
+impl Whiskers {
+    fn add(&mut self, x: f64, [low, high]: [f64; 2]) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.path, "M{x:.1} {low:.1}V{high:.1}");
+    }
+
+    fn draw(&self, out: &mut String) {
+        if !self.path.is_empty() {
+            let _ = write!(out, r#"<path class="whisker" d="{}"/>"#, self.path);
         }
     }
 }
@@ -323,5 +340,42 @@ impl Legend {
                 escape(&series.name),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Spread;
+    use crate::finding::Point;
+
+    #[test]
+    fn the_ranges_of_a_series_are_one_path_as_high_as_they_reach() {
+        let value = |worst, best| Spread { median: 5.0, best, worst };
+        let [narrow, wide] = [value(4.0, 6.0), value(0.0, 10.0)];
+        let point = |at: &str, value| Point { at: at.into(), value };
+        let points = vec![point("1", narrow), point("2", wide)];
+        let series = vec![Series { name: "one".into(), points }];
+        let chart = Chart {
+            title: "title".into(),
+            x: "x".into(),
+            y: "y".into(),
+            shape: Shape::Lines,
+            series,
+        };
+        let drawn = svg(&chart);
+        let (_, path) = drawn.split_once(r#"class="whisker" d="M"#).unwrap_or_default();
+        let (path, rest) = path.split_once('"').unwrap_or_default();
+        assert!(!rest.contains("whisker"), "{drawn}");
+        let lengths = path.split('M').map(|line| {
+            let (from, to) = line.split_once('V').unwrap_or_default();
+            let (_, from) = from.split_once(' ').unwrap_or_default();
+            from.parse::<f64>().unwrap_or_default() - to.parse::<f64>().unwrap_or_default()
+        });
+        let lengths: Vec<f64> = lengths.collect();
+        // The least is 0 and the most is the top of the axis, or below it.
+        assert_eq!(lengths.len(), 2, "{path}");
+        assert!((lengths[1] / lengths[0] - 5.0).abs() < 0.1, "{lengths:?}");
+        assert!(lengths[1] <= HEIGHT, "{lengths:?}");
     }
 }

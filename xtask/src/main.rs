@@ -23,8 +23,9 @@ cargo xtask <command>
   steps       writes the list of named steps, which the adversary takes away one at a time
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
   miri        what Miri can run, where it is installed
-  torture     Miri, the kill test, 200 rounds in each domain (`torture ROUNDS` for another number), the bank
-              killed 100 times, histories of a million operations, and the long crash test (hours);
+  torture     Miri, the kill tests (also of collections, replicas, a heap, SQLite), 200 rounds in each domain
+              (`torture ROUNDS` for another number), random scripts beside Redis, the bank killed 100 times,
+              histories of a million operations, the long crash test (hours), and a Sentinel;
               `torture --brief`: a little of each
   dax         a pool on a true DAX mapping in a guest under qemu, killed at random (minutes);
               --rounds N, --seed N, --fs ext4|xfs, --eadr

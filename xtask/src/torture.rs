@@ -1,9 +1,9 @@
 //! `cargo xtask torture`: the tests that take too long for every change.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use crate::ci::step;
 
@@ -19,6 +19,8 @@ struct Extent {
     sequences: &'static str,
     /// Times as many changes by concurrent threads.
     stress: &'static str,
+    /// Random scripts that a Redis and the server are given.
+    seeds: &'static str,
     /// Transfers of the bank, and programs on a heap.
     transfers: &'static str,
     /// The same on a disk, where each waits for the disk.
@@ -37,6 +39,7 @@ const FULL: Extent = Extent {
     schedules: "200",
     sequences: "50",
     stress: "10",
+    seeds: "2000",
     transfers: "1000000",
     disk_transfers: "100000",
     kills: "100",
@@ -51,6 +54,7 @@ const BRIEF: Extent = Extent {
     schedules: "1",
     sequences: "1",
     stress: "1",
+    seeds: "12",
     transfers: "20000",
     disk_transfers: "2000",
     kills: "10",
@@ -58,35 +62,20 @@ const BRIEF: Extent = Extent {
     images: "20000",
 };
 
-/// Runs the kill test with `rounds` rounds in each domain, then schedules of threads, random sequences,
-/// threads under stress, the bank and the histories, then the long crash test; all of it in minutes if it
-/// `is_brief`, else in hours.
+/// What `scripts/sentinel.sh` exits with where there is no Sentinel, and none can be installed.
+const NOT_INSTALLED: i32 = 77;
+
+/// Runs the kill tests with `rounds` rounds in each domain, then random scripts beside Redis, schedules of
+/// threads, random sequences, threads under stress, the bank and the histories, then the long crash test, and
+/// a Sentinel; all of it in minutes if it `is_brief`, else in hours.
 pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::Result<()> {
     let extent = if is_brief { BRIEF } else { FULL };
     let rounds = rounds.unwrap_or(extent.rounds);
     rounds.parse::<u32>().with_context(|| format!("`{rounds}` is no number of rounds"))?;
     crate::miri::run(root)?;
-    let mut kill = test(root, "tembo-cli", "kill");
-    kill.args(["--", "--nocapture", "--test-threads=1"]).env("TEMBO_KILL_ROUNDS", rounds);
-    step("kill test", &mut kill)?;
-    let mut shared = test(root, "tembo-torture", "shared");
-    shared.args(["--", "--nocapture"]).env("TEMBO_KILL_ROUNDS", rounds);
-    step("kill test of a shared pool", &mut shared)?;
-    let mut heap = test(root, "tembo-heap", "killed");
-    heap.args(["--", "--nocapture", "--test-threads=1"]).env("TEMBO_KILL_ROUNDS", rounds);
-    step("kill test of a heap", &mut heap)?;
-    for (name, target) in [("SQLite", "hosts"), ("processes on one database", "processes")] {
-        let mut sqlite = test(root, "tembo-sqlite", target);
-        sqlite.arg("kill").env("TEMBO_SQLITE_ROUNDS", extent.sqlite_rounds);
-        step(&format!("kill test of {name}"), &mut sqlite)?;
+    for run in test_runs(&extent, rounds) {
+        step(run.name, &mut run.command(root))?;
     }
-    let mut schedules = test(root, "tembo-torture", "schedules");
-    schedules.args(["--", "--nocapture"]).env("TEMBO_SCHEDULES", extent.schedules);
-    step("schedules", &mut schedules)?;
-    let mut sequences = test(root, "tembo-torture", "crashes");
-    step("sequences", sequences.arg("sequences").env("TEMBO_SEQUENCES", extent.sequences))?;
-    let mut lanes = test(root, "tembo-kv", "lanes");
-    step("lanes", lanes.env("TEMBO_STRESS", extent.stress))?;
     // The histories of a server start the binary `tembo` that stands beside `tembo-lab`.
     let packages = ["--package", "tembo-cli", "--package", "tembo-lab"];
     step("build", cargo(root, &["build", "--release"]).args(packages))?;
@@ -94,7 +83,86 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
         let mut lab = cargo(root, &["run", "--release", "--package", "tembo-lab", "--"]);
         step(name, lab.args(words))?;
     }
-    Ok(())
+    sentinel(root)
+}
+
+/// A test of a package, in a release build.
+struct TestRun {
+    name: &'static str,
+    package: &'static str,
+    /// The test's file or folder below `tests/`.
+    target: &'static str,
+    /// Only tests with this in their names.
+    filter: Option<&'static str>,
+    /// With its output, one test at a time.
+    is_shown: bool,
+    /// What makes it long.
+    variable: (&'static str, String),
+}
+
+impl TestRun {
+    fn command(&self, root: &Path) -> Command {
+        let mut command =
+            cargo(root, &["test", "--release", "--package", self.package, "--test", self.target]);
+        command.args(self.filter);
+        if self.is_shown {
+            command.args(["--", "--nocapture", "--test-threads=1"]);
+        }
+        command.env(self.variable.0, &self.variable.1);
+        command
+    }
+}
+
+/// The tests of the workspace that a variable makes long.
+fn test_runs(extent: &Extent, rounds: &str) -> Vec<TestRun> {
+    let run = |name, package, target, filter, is_shown, variable: (&'static str, &str)| {
+        let variable = (variable.0, variable.1.to_owned());
+        TestRun { name, package, target, filter, is_shown, variable }
+    };
+    let kills = ("TEMBO_KILL_ROUNDS", rounds);
+    let sqlite = ("TEMBO_SQLITE_ROUNDS", extent.sqlite_rounds);
+    let seeds = ("TEMBO_SEEDS", extent.seeds);
+    let schedules = ("TEMBO_SCHEDULES", extent.schedules);
+    let sequences = ("TEMBO_SEQUENCES", extent.sequences);
+    let stress = ("TEMBO_STRESS", extent.stress);
+    let of_kills = Some("kill");
+    vec![
+        run("kill test", "tembo-cli", "kill", None, true, kills),
+        run("kill test of collections", "tembo-cli", "collections", None, true, kills),
+        run("kill test of replicas", "tembo-cli", "replicas", None, true, kills),
+        run("kill test of a shared pool", "tembo-torture", "shared", None, true, kills),
+        run("kill test of a heap", "tembo-heap", "killed", None, true, kills),
+        run("kill test of SQLite", "tembo-sqlite", "hosts", of_kills, false, sqlite),
+        run(
+            "kill test of processes on one database",
+            "tembo-sqlite",
+            "processes",
+            of_kills,
+            false,
+            sqlite,
+        ),
+        run("comparison with Redis", "tembo-server", "server", Some("random_scripts"), true, seeds),
+        run("schedules", "tembo-torture", "schedules", None, true, schedules),
+        run("sequences", "tembo-torture", "crashes", Some("sequences"), false, sequences),
+        run("write slots", "tembo-kv", "write_slots", None, false, stress),
+    ]
+}
+
+/// Redis Sentinel over three servers; minutes at most. What says that it cannot be had is no failure.
+fn sentinel(root: &Path) -> anyhow::Result<()> {
+    let mut script = Command::new("scripts/sentinel.sh");
+    let tembo = crate::ci::build_tembo(root)?;
+    script.arg(tembo).current_dir(root).stdin(Stdio::null());
+    println!("==> sentinel");
+    let status = script.status().context("cannot start scripts/sentinel.sh")?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(NOT_INSTALLED) => {
+            println!("==> sentinel: NOT RUN, for there is no redis-sentinel");
+            Ok(())
+        }
+        _ => bail!("sentinel failed ({status})"),
+    }
 }
 
 /// The runs of `tembo-lab`, by name.
@@ -137,7 +205,57 @@ fn cargo(root: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A test of a package, in a release build.
-fn test(root: &Path, package: &str, name: &str) -> Command {
-    cargo(root, &["test", "--release", "--package", package, "--test", name])
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// The texts of a test target, by the rule of cargo: `tests/NAME.rs`, or `tests/NAME/main.rs`. Beside them what
+    /// else lies in its folder.
+    fn texts(run: &TestRun) -> Option<Vec<String>> {
+        let name = run.package.strip_prefix("tembo-").unwrap();
+        let tests = ["crates", "lab"].map(|place| crate::root().join(place).join(name));
+        let tests = tests.into_iter().find(|folder| folder.is_dir())?.join("tests");
+        let folder = tests.join(run.target);
+        let [file, main] = [tests.join(format!("{}.rs", run.target)), folder.join("main.rs")];
+        let beside = std::fs::read_dir(&folder).into_iter().flatten();
+        let mut paths: Vec<PathBuf> = beside.map(|entry| entry.unwrap().path()).collect();
+        if file.is_file() {
+            paths.push(file);
+        } else if !main.is_file() {
+            return None;
+        }
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+        Some(paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect())
+    }
+
+    /// A target that is gone would stop the run in the middle, a filter or a variable that is gone would pass and
+    /// test nothing more than `make test` does.
+    #[test]
+    fn every_test_that_is_named_is_there_with_its_variable() {
+        for run in test_runs(&FULL, "1") {
+            let what = format!("--package {} --test {}", run.package, run.target);
+            let texts = texts(&run).unwrap_or_else(|| panic!("no such test: {what}"));
+            let has = |part: &str| texts.iter().any(|text| text.contains(part));
+            assert!(has(&format!("\"{}\"", run.variable.0)), "{what}: {}", run.variable.0);
+            if let Some(filter) = run.filter {
+                // A test, or a module of tests.
+                let is_test = |line: &str| {
+                    let name = line.strip_prefix("fn ").or_else(|| line.strip_prefix("mod "));
+                    let name = name.and_then(|rest| rest.split(['(', ' ', ';']).next());
+                    name.is_some_and(|name| name.contains(filter))
+                };
+                let found = texts.iter().flat_map(|text| text.lines());
+                assert!(found.map(str::trim).any(is_test), "{what}: no test `{filter}`");
+            }
+        }
+    }
+
+    /// A Sentinel that is not there is reported by the script's exit code.
+    #[test]
+    fn the_script_of_sentinel_says_when_it_is_not_installed() {
+        let script = std::fs::read_to_string(crate::root().join("scripts/sentinel.sh")).unwrap();
+        assert!(script.contains(&format!("exit {NOT_INSTALLED}\n")));
+    }
 }

@@ -37,13 +37,18 @@ pub enum Error {
         size: usize,
     },
     /// Nothing was written: open that one, or use another name.
-    #[error("there is a large value \"{}\" already", name.escape_ascii())]
+    #[error(
+        "there is a large value \"{}\" already: open that one, or use another name",
+        name.escape_ascii()
+    )]
     LargeValueExists {
         /// Its name.
         name: Vec<u8>,
     },
-    /// Nothing was written.
-    #[error("a large value of {size} bytes is longer than {LARGE_VALUE_SIZE_MAX}")]
+    /// Nothing was written: lay it out as several large values.
+    #[error(
+        "a large value of {size} bytes is longer than {LARGE_VALUE_SIZE_MAX}: lay it out as several"
+    )]
     LargeValueTooLong {
         /// Its length, in bytes.
         size: u64,
@@ -62,8 +67,11 @@ pub enum Error {
         "what was committed is visible and not durable, the disk is full: make room and sync, do not repeat it ({0})"
     )]
     NotDurable(#[source] pool::Error),
-    /// The pool or its disk has no room left: writes are refused, reads go on. Nothing has changed.
-    #[error("no room left: {0}")]
+    /// The pool or its disk has no room left: writes are refused, reads go on. Nothing has changed. Remove keys, drop
+    /// snapshots, or open the pool with a larger [`Options::size_max`](crate::Options::size_max); on a full disk make room.
+    #[error(
+        "no room left: remove keys, drop snapshots, or give the pool or its disk more room ({0})"
+    )]
     Full(#[source] pool::Error),
     /// A sync failed: the store takes no more writes, and nothing unsynced may be shown.
     #[error("a sync has failed, the store takes no more writes: open it again")]
@@ -136,7 +144,9 @@ pub enum Error {
     Unordered,
     /// The id of a prepared transaction has 1 to [`PREPARED_ID_SIZE_MAX`] bytes. Nothing
     /// was prepared.
-    #[error("the id of a prepared transaction has 1 to {PREPARED_ID_SIZE_MAX} bytes, not {size}")]
+    #[error(
+        "the id of a prepared transaction has 1 to {PREPARED_ID_SIZE_MAX} bytes, not {size}: use another id"
+    )]
     PreparedId {
         /// The length of the id, in bytes.
         size: usize,
@@ -147,14 +157,20 @@ pub enum Error {
     )]
     PreparedRange,
     /// A transaction of that id is prepared and not decided: nothing was prepared. Use another id, or decide that one first.
-    #[error("a transaction \"{}\" is prepared already", id.escape_ascii())]
+    #[error(
+        "a transaction \"{}\" is prepared already: use another id, or commit or drop that one first",
+        id.escape_ascii()
+    )]
     PreparedExists {
         /// The id.
         id: Vec<u8>,
     },
     /// No transaction of that id is prepared: it was never, it is decided, or a rollback has dropped it.
     /// [`Store::prepared`](crate::Store::prepared) lists those that are.
-    #[error("no transaction \"{}\" is prepared", id.escape_ascii())]
+    #[error(
+        "no transaction \"{}\" is prepared: `prepared` lists those that are",
+        id.escape_ascii()
+    )]
     NoSuchPrepared {
         /// The id.
         id: Vec<u8>,
@@ -193,7 +209,7 @@ pub enum Error {
         exclusive: bool,
     },
     /// The pool holds no store of that name: [`Pool::tenants`](crate::Pool::tenants) lists what it holds.
-    #[error("the pool holds no store named {name:?}")]
+    #[error("the pool holds no store named {name:?}: `tenants` lists what it holds")]
     NoSuchStore {
         /// The name.
         name: String,
@@ -256,7 +272,9 @@ pub enum Error {
     #[error("the store is a replica, and takes no writes of its own; promote it first")]
     IsReplica,
     /// Changes are made at a version above the visible one only. Nothing has changed.
-    #[error("version {version} is not above {visible}, the last one that was made")]
+    #[error(
+        "version {version} is not above {visible}, the last one that was made: go on with what follows it"
+    )]
     VersionTaken {
         /// The version that was given.
         version: u64,
@@ -265,7 +283,9 @@ pub enum Error {
     },
     /// A keyspace is to be made that is there, or one to be changed that is not there: the store was not what the other
     /// one was before the version. Nothing has changed; begin the replica anew.
-    #[error("keyspace {keyspace:?} is not as the changes of version {version} expect it")]
+    #[error(
+        "keyspace {keyspace:?} is not as the changes of version {version} expect it: begin the replica anew"
+    )]
     Diverged {
         /// Name of the keyspace.
         keyspace: String,
@@ -273,7 +293,9 @@ pub enum Error {
         version: u64,
     },
     /// The system gave no file descriptor: close some, or raise the limit of open files.
-    #[error("no file descriptor for an event loop: {0}")]
+    #[error(
+        "no file descriptor for an event loop: close some, or raise the limit of open files ({0})"
+    )]
     Descriptor(#[source] io::Error),
     /// A rollback would take a version away from under a snapshot that is open.
     #[error("version {version} is being read; drop its snapshots first")]

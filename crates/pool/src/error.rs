@@ -19,7 +19,9 @@ pub enum Error {
         found: u64,
     },
     /// A later version of the software wrote this pool.
-    #[error("format version {found} is newer than {known}, the newest that is known here")]
+    #[error(
+        "format version {found} is newer than {known}, the newest that is known here: use a newer version"
+    )]
     NewerVersion {
         /// The version on media.
         found: u32,
@@ -83,13 +85,13 @@ pub enum Error {
         what: &'static str,
     },
     /// There is a tenant of that name. Nothing has changed: choose another.
-    #[error("the pool has a tenant {name:?} already")]
+    #[error("the pool has a tenant {name:?} already: use another name")]
     TenantExists {
         /// The name.
         name: String,
     },
-    /// The pool has no such tenant.
-    #[error("the pool has no tenant {name:?}")]
+    /// The pool has no such tenant: [`Pool::tenants`](crate::Pool::tenants) lists those that it has.
+    #[error("the pool has no tenant {name:?}: `tenants` lists those that it has")]
     NoSuchTenant {
         /// Its name, or its place in the table.
         name: String,
@@ -107,20 +109,20 @@ pub enum Error {
         size: usize,
     },
     /// Something else than what was asked for holds the tenant in this process: use that.
-    #[error("the tenant {name:?} is open in this process as something else")]
+    #[error("the tenant {name:?} is open in this process as something else: use that")]
     TenantInUse {
         /// Its name.
         name: String,
     },
     /// A sweep or check needs each tenant, and this one is not open: see
     /// [`Pool::open_tenants`](crate::Pool::open_tenants).
-    #[error("the tenant {name:?} is not open")]
+    #[error("the tenant {name:?} is not open: open all tenants first, as `open_tenants` does")]
     TenantNotOpen {
         /// Its name.
         name: String,
     },
     /// An operation in the tenant is under way. Try again when it has ended.
-    #[error("an operation in the tenant {name:?} is under way")]
+    #[error("an operation in the tenant {name:?} is under way: try again when it has ended")]
     TenantBusy {
         /// Its name.
         name: String,
@@ -225,7 +227,9 @@ pub enum Error {
     },
     /// An operation has more to note than a lane of the pool's log can hold. Make it smaller, or the chunks of a new pool
     /// larger.
-    #[error("an operation notes {words} words, and a lane of the pool's log holds {max}")]
+    #[error(
+        "an operation notes {words} words, and a lane of the pool's log holds {max}: make it smaller"
+    )]
     OperationTooLarge {
         /// Words that it would note.
         words: u64,
@@ -233,13 +237,15 @@ pub enum Error {
         max: u64,
     },
     /// As many operations are under way as the pool's log has lanes. Try again when one has ended.
-    #[error("all {lanes} lanes of the pool's log are in use")]
+    #[error(
+        "all {lanes} lanes of the pool's log are in use: try again when an operation has ended"
+    )]
     LogBusy {
         /// How many lanes there are.
         lanes: u64,
     },
-    /// Only one sweep runs at a time.
-    #[error("a sweep is running")]
+    /// Only one sweep runs at a time: try again when it has ended.
+    #[error("a sweep is running: try again when it has ended")]
     SweepRunning,
     /// The marking for a sweep was stopped by the program. The sweep has freed nothing.
     #[error("the sweep was stopped")]

@@ -1,5 +1,6 @@
 //! The report as one HTML file that needs nothing else, and as pages for the repository.
 
+mod aims;
 mod baselines;
 mod claims;
 mod colour;
@@ -16,7 +17,17 @@ pub(crate) use markdown::date;
 pub use markdown::{markdown, plots};
 pub(crate) use scale::figure;
 
+use crate::finding::{Missing, Report};
 use crate::spread::Spread;
+
+/// What could not be done, each once: an earlier program said less of what it left out than a later one.
+fn missing(report: &Report) -> Vec<&Missing> {
+    let all = &report.missing;
+    let is_said_better = |one: &Missing| {
+        all.iter().any(|other| other.name != one.name && other.name.starts_with(&one.name))
+    };
+    all.iter().filter(|one| !is_said_better(one)).collect()
+}
 
 /// Text that is safe within HTML.
 fn escape(text: &str) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::claims::{Row, Verdict, rows};
 use super::groups::groups;
 use super::plot::{self, places, svg};
-use super::{baselines, escape, overview, spread};
+use super::{aims, baselines, escape, overview, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Report};
 
 const STYLE: &str = include_str!("page.css");
@@ -30,7 +30,8 @@ pub fn html(report: &Report) -> String {
     claims(&mut out, report);
     wins_and_losses(&mut out, report);
     contents(&mut out, report);
-    for finding in &report.findings {
+    // In the order of the contents.
+    for finding in groups(report).into_iter().flat_map(|(_, part)| part) {
         section(&mut out, finding);
     }
     out.push_str(&baselines::html(report));
@@ -41,7 +42,7 @@ pub fn html(report: &Report) -> String {
         out.push_str(
             "<h2 id=missing>What could not be done here</h2><div class=wide><table class=claims>",
         );
-        for missing in &report.missing {
+        for missing in super::missing(report) {
             let (name, reason) = (escape(&missing.name), escape(&missing.reason));
             let _ = write!(out, "<tr><td>{name}<td>{reason}");
         }
@@ -59,9 +60,10 @@ fn claims(out: &mut String, report: &Report) {
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     let _ = write!(
         out,
-        "<h2 id=claims>The documents' claims</h2><p class=sentence>{} of {} point in the document's direction here, {} do not, {} were not measured or are for a reader to compare.</p><div class=wide><table class=claims><tr><th>Claim<th>The document<th>Here<th>Direction<th>Why",
+        "<h2 id=claims>The documents' claims</h2><p class=sentence>{} of {} point in the document's direction here, {} are times of less than half of the document's, {} do not, {} were not measured or are for a reader to compare.</p><div class=wide><table class=claims><tr><th>Claim<th>The document<th>Here<th>Direction<th>Why",
         count(Verdict::Same),
         rows.len(),
+        count(Verdict::Better),
         count(Verdict::Other),
         count(Verdict::NotMeasured) + count(Verdict::Unknown),
     );
@@ -149,10 +151,17 @@ fn section(out: &mut String, finding: &Finding) {
         escape(sentence),
     );
     if !claims.is_empty() {
+        // Claims of documents have their reasons in the first table, aims here.
+        let are_missed = aims::are_missed(finding);
         out.push_str("<div class=wide><table class=claims><tr><th><th>The document<th>Here");
-        for Claim { what, document, here } in claims {
+        out.push_str(if are_missed { "<th>Why not" } else { "" });
+        for claim in claims {
+            let Claim { what, document, here } = claim;
             let [what, document, here] = [what, document, here].map(|text| escape(text));
             let _ = write!(out, "<tr><td>{what}<td>{document}<td>{here}");
+            if are_missed {
+                let _ = write!(out, "<td class=faint>{}", escape(aims::why(finding, claim)));
+            }
         }
         out.push_str("</table></div>");
     }
@@ -288,6 +297,34 @@ mod tests {
             let lacks: Vec<&str> = lacks.unwrap_or_default().split(", ").collect();
             assert!(lacks.contains(&"transactions"), "{lacks:?}");
             assert!(!lacks.contains(&"micro") && !lacks.contains(&"ycsb"), "{lacks:?}");
+        }
+    }
+
+    /// The column is there where an aim is missed, and nowhere else.
+    #[test]
+    fn an_aim_that_is_missed_has_its_reason_beside_it() {
+        let mut report = report();
+        for page in [html(&report), crate::page::markdown(&report)] {
+            assert!(!page.contains("hy not"));
+        }
+        report.findings[0].name = "durablefs-stream".into();
+        report.findings[0].claim("cached read", "aim: about 1", Some("0.33×".into()));
+        report.findings[0].claim("write", "aim: at least 0.8", Some("2.55×".into()));
+        for page in [html(&report), crate::page::markdown(&report)] {
+            assert_eq!(page.matches("Why not").count() + page.matches("why not").count(), 1);
+            assert_eq!(page.matches("out of its cache").count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_done_is_named_once() {
+        let mut report = report();
+        for name in ["reads of PCM", "reads of PCM in real time", "reads"] {
+            report.missing.push(Missing { name: name.into(), reason: "not here".into() });
+        }
+        for page in [html(&report), crate::page::markdown(&report)] {
+            assert_eq!(page.matches("not here").count(), 1);
+            assert!(page.contains("reads of PCM in real time"));
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::claims::{Row, rows};
 use super::groups::groups;
 use super::plot::{self, places};
-use super::{baselines, figure, overview, spread};
+use super::{aims, baselines, figure, overview, spread};
 use crate::finding::{Chart, Claim, Duel, Finding, Measured, Report};
 
 const TITLE: &str = "The documents' experiments, and today's rivals";
@@ -49,7 +49,8 @@ pub fn markdown(report: &Report) -> String {
     );
     claims(&mut out, report);
     contents(&mut out, report);
-    for finding in &report.findings {
+    // In the order of the contents.
+    for finding in groups(report).into_iter().flat_map(|(_, part)| part) {
         section(&mut out, finding);
     }
     out.push_str(&baselines::markdown(report));
@@ -59,7 +60,7 @@ pub fn markdown(report: &Report) -> String {
     }
     if !report.missing.is_empty() {
         let _ = write!(out, "\n## {MISSING}\n\n| what | why |\n|---|---|\n");
-        for missing in &report.missing {
+        for missing in super::missing(report) {
             let _ = writeln!(out, "| {} | {} |", cell(&missing.name), cell(&missing.reason));
         }
     }
@@ -133,19 +134,11 @@ fn contents(out: &mut String, report: &Report) {
     for above in [TITLE, CLAIMS, CONTENTS] {
         anchors.of(above);
     }
-    // In the order of the page, which numbers headings that are alike.
-    let of_findings: Vec<(&str, String)> = report
-        .findings
-        .iter()
-        .map(|finding| (finding.name.as_str(), anchors.of(&finding.title)))
-        .collect();
     let _ = write!(out, "\n## {CONTENTS}\n\n");
     for (group, part) in groups(report) {
         let _ = writeln!(out, "- {group}");
         for Finding { name, title, .. } in part {
-            let own = of_findings.iter().find(|(other, _)| other == name);
-            let anchor = own.map_or("", |(_, anchor)| anchor.as_str());
-            let _ = writeln!(out, "  - [{name}: {title}](#{anchor})");
+            let _ = writeln!(out, "  - [{name}: {title}](#{})", anchors.of(title));
         }
     }
     let (wins, count) = overview::score(report);
@@ -205,9 +198,17 @@ fn section(out: &mut String, finding: &Finding) {
     let Finding { name, title, source, sentence, charts, claims, notes, .. } = finding;
     let _ = write!(out, "\n## {title}\n\n{source}. `tembo-lab bench {name}`\n\n{sentence}\n");
     if !claims.is_empty() {
-        out.push_str("\n| | the document | here |\n|---|---|---|\n");
-        for Claim { what, document, here } in claims {
-            let _ = writeln!(out, "| {} | {} | {} |", cell(what), cell(document), cell(here));
+        let are_missed = aims::are_missed(finding);
+        let (head, line) = if are_missed { (" why not |", "---|") } else { ("", "") };
+        let _ = write!(out, "\n| | the document | here |{head}\n|---|---|---|{line}\n");
+        for claim in claims {
+            let [what, document, here] =
+                [&claim.what, &claim.document, &claim.here].map(|text| cell(text));
+            let _ = write!(out, "| {what} | {document} | {here} |");
+            if are_missed {
+                let _ = write!(out, " {} |", cell(aims::why(finding, claim)));
+            }
+            out.push('\n');
         }
     }
     for (nth, chart) in charts.iter().enumerate() {
@@ -312,14 +313,16 @@ mod tests {
         let linked = |line: &str| Some(line.split_once("](#")?.1.split(')').next()?.to_owned());
         let links: Vec<String> = page.lines().filter_map(linked).collect();
         let expected = [
-            // The thesis comes before what no document has, and second on the page.
-            "puts--gets-1",
+            // The thesis comes before what no document has, here and below.
             "puts--gets",
+            "puts--gets-1",
             "what-is-faster-at-what",
             "not-run-yet",
             "what-could-not-be-done-here",
         ];
         assert_eq!(links, expected);
+        let places = ["`tembo-lab bench cdds-5.3`", "`tembo-lab bench micro`"];
+        assert!(places.map(|part| page.find(part)).is_sorted());
         assert!(page.contains("): Tembo in 2 of 2 comparisons with other stores and servers"));
     }
 

@@ -678,8 +678,8 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/results.json");
         let report: Report = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         assert!(!report.quick);
-        let is_far = |row: &Row| row.distance == Distance::FarLess;
-        let is_said = |row: &Row| !row.why.is_empty() && row.why != NOT_EXPLAINED;
+        let is_far = |row: &Row<'_>| row.distance == Distance::FarLess;
+        let is_said = |row: &Row<'_>| !row.why.is_empty() && row.why != NOT_EXPLAINED;
         let open = rows(&report).into_iter().filter(|row| {
             let needs = row.verdict != Verdict::Same || is_far(row);
             row.why == NOT_EXPLAINED || needs && !is_said(row)
@@ -698,8 +698,9 @@ mod tests {
         let of = |verdict| rows.iter().filter(move |row| row.verdict == verdict);
         assert!(of(Verdict::Better).count() > 0);
         for better in of(Verdict::Better) {
-            let is_same =
-                |worse: &&Row| worse.finding.name == better.finding.name && worse.why == better.why;
+            let is_same = |worse: &&Row<'_>| {
+                worse.finding.name == better.finding.name && worse.why == better.why
+            };
             let worse: Vec<&str> =
                 of(Verdict::Other).filter(is_same).map(|row| &row.claim.what[..]).collect();
             assert!(worse.is_empty(), "{}: {worse:?}", better.claim.what);

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask tidy | steps | ci | miri | torture | redis-suite | fs-suite | sqlite-suite | help`.
+//! The project's own commands: `cargo xtask tidy | steps | picture | ci | miri | torture | redis-suite | fs-suite | sqlite-suite | help`.
 
 // A command-line tool whose output is its purpose.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -13,7 +13,7 @@ mod suites;
 mod tidy;
 mod torture;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -21,6 +21,7 @@ cargo xtask <command>
 
   tidy        the style that runs: see STYLE.md
   steps       writes the list of named steps, which the adversary takes away one at a time
+  picture     sizes, arrows and public names of the crates, as a table; `picture FOLDER`: of another checkout
   ci          fmt, clippy, tidy, deny, tests, docs: what a change must pass
   miri        what Miri can run, where it is installed
   torture     Miri, the kill tests (also of collections, replicas, a heap, SQLite), 200 rounds in each domain
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["tidy"] => tidy::run(&root()),
         ["steps"] => tidy::write_steps(&root()),
+        ["picture"] => tidy::print_picture(&root()),
+        ["picture", folder] => tidy::print_picture(Path::new(folder)),
         ["ci"] => ci::run(&root()),
         ["miri"] => miri::run(&root()),
         ["torture"] => torture::run(&root(), None, false),

@@ -16,6 +16,7 @@ mod manifests;
 mod modules;
 mod names;
 mod orders;
+mod picture;
 mod purity;
 mod scopes;
 mod sizes;
@@ -72,6 +73,12 @@ pub(crate) fn write_steps(root: &Path) -> anyhow::Result<()> {
     let list = steps::list(&tree);
     std::fs::write(root.join(steps::LIST), list).context("cannot write the list of steps")?;
     println!("==> steps: {} written", steps::LIST);
+    Ok(())
+}
+
+/// Prints the table of sizes, arrows and public names of the crates in a checkout.
+pub(crate) fn print_picture(root: &Path) -> anyhow::Result<()> {
+    print!("{}", picture::table(&Tree::read(root, &mut Vec::new())?));
     Ok(())
 }
 

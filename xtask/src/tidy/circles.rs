@@ -38,7 +38,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// The sets of files that reach each other, of two and more.
-fn circles(imports: &[Import]) -> Vec<BTreeSet<&str>> {
+pub(super) fn circles(imports: &[Import]) -> Vec<BTreeSet<&str>> {
     let (mut forth, mut back) = (BTreeMap::new(), BTreeMap::new());
     for import in imports {
         forth.entry(import.from.as_str()).or_insert_with(Vec::new).push(import.to.as_str());

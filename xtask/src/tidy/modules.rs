@@ -86,6 +86,11 @@ impl<'t> Crate<'t> {
         Crate { place, files, by_module }
     }
 
+    /// Its files, without those that are tests.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &'t Source> {
+        self.files.iter().map(|file| file.source)
+    }
+
     /// Every import between two files, each pair once.
     pub(super) fn imports(&self) -> Vec<Import> {
         let mut found: BTreeMap<(usize, usize), Import> = BTreeMap::new();

@@ -320,6 +320,8 @@ fn over_time(context: &mut Context<'_>, finding: &mut Finding, keys: Keys) -> Re
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -337,5 +339,23 @@ mod tests {
         assert_eq!(pages.spread, [6, 18]);
         assert_eq!(extent(&pages.spread), Some((6, 18, 12.0)));
         assert_eq!(extent(&[]), None);
+    }
+    /// What the page says of hottest pages: none is so by a word of its own, or by one node.
+    #[test]
+    fn the_hottest_page_of_the_trees_of_versions_has_no_hot_word() {
+        let keys = Keys { count: 20_000, seed: 1 };
+        for kind in [Kind::Cdds, Kind::CddsPaper] {
+            let wear = Wear::new(8);
+            let mut tree = watched(kind, keys.count, &wear).unwrap();
+            tree.trial(Operation::Insert, &keys.shuffled(0)).unwrap();
+            let words = wear.take();
+            let pages = words.chunks((PAGE / 8) as usize);
+            let pages = pages.filter(|page| page.iter().all(|stored| *stored < keys.count));
+            let hottest = pages.max_by_key(|page| page.iter().sum::<u64>()).unwrap();
+            let sum: u64 = hottest.iter().sum();
+            let nodes = hottest.chunks(NODE_SIZE as usize / 8).map(|node| node.iter().sum::<u64>());
+            let (word, node) = (*hottest.iter().max().unwrap(), nodes.max().unwrap());
+            assert!(word * 50 < sum && node * 3 < sum, "{kind:?}: {word} and {node} of {sum}");
+        }
     }
 }

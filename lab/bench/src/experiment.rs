@@ -29,11 +29,13 @@ mod medium;
 mod micro;
 mod nvtree_insert;
 mod nvtree_other;
+mod own_leaves;
 mod served;
 mod stack;
 mod transactions;
 mod wear;
 mod ycsb;
+mod zones;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

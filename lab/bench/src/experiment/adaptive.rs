@@ -7,16 +7,16 @@ use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
 use tembo_pool::{Geometry, Pool};
 
 use super::context::{Context, rotated};
-use super::index::Entrant;
+use super::own_leaves;
+use super::zones::{PARTS, RATE, READS_PERCENT, sorted, zone};
 use crate::clock::thread_cpu;
-use crate::contender::Size;
 use crate::finding::{Finding, Shape, times};
 use crate::keys::{Keys, Random};
 use crate::nvtree_paper::{NvTree, Options, Recovery, Strategy};
 use crate::rival::Medium;
 use crate::sheet::{Labels, Sheet};
 use crate::tuple::kops;
-use crate::{Error, Kind, Operation, Spread};
+use crate::{Error, Spread};
 
 pub(super) const TITLE: &str = "Sizes of leaves that follow the workload";
 pub(super) const TITLE_REBUILD: &str = "Rebuilding inner nodes";
@@ -63,11 +63,6 @@ pub(super) fn grown(
     Ok(Grown { tree, _folder: folder })
 }
 
-/// Ascending keys, so that a zone of keys is a zone of leaves.
-fn sorted(keys: Keys) -> Vec<u64> {
-    keys.last(keys.count as usize)
-}
-
 /// Thousand operations a second with keys drawn from a zone: updates, and some reads.
 fn updates(tree: &mut NvTree, zone: &[u64], count: u64, random: &mut Random) -> Result<f64, Error> {
     let start = thread_cpu();
@@ -82,18 +77,8 @@ fn updates(tree: &mut NvTree, zone: &[u64], count: u64, random: &mut Random) -> 
     Ok(kops(count, thread_cpu().saturating_sub(start)))
 }
 
-/// The part of all keys that `per_mille` says, from the left or up to the right end.
-fn zone(keys: &[u64], per_mille: usize, is_right: bool) -> &[u64] {
-    let len = (keys.len() * per_mille / 1000).max(1);
-    if is_right { &keys[keys.len() - len..] } else { &keys[..len] }
-}
-
 /// Steps of time of figures 8a and 8d.
 const STEPS: u64 = 10;
-
-/// Reads among the updates, in percent. The paper's workload has none, with which its own model (section
-/// 5.4, equation 2) limits no size: then only a cap would be seen.
-const READS_PERCENT: u64 = 2;
 
 /// A tree that was loaded with leaves of one size, whatever it does from then on.
 fn loaded(
@@ -159,8 +144,6 @@ impl Skewed {
     }
 }
 
-const RATE: &str = "thousand operations a second";
-
 pub(super) fn skewed(context: &mut Context<'_>) -> Result<Finding, Error> {
     let mut finding = Finding::new("nvtree-8", TITLE, "NV-Tree, figures 8a to 8d");
     let keys = Keys { count: context.pick(50_000, 1_000_000), seed: context.seed() };
@@ -199,10 +182,10 @@ pub(super) fn skewed(context: &mut Context<'_>) -> Result<Finding, Error> {
             loss(BALANCED),
         );
     }
-    own_sizes(context, &mut finding, keys, count)?;
+    let own = own_leaves::by_size(context, &mut finding, keys, count)?;
     judge_rebuilds(&mut finding, &by_zone, (&insertions, added));
     finding.sentence = format!(
-        "Following the workload makes updates of half a percent of the keys {:.2} times as fast with leaves of 1 KiB; the paper says up to 3.2. Fixed leaves cause {:.0} rebuilds there.",
+        "Following the workload makes updates of half a percent of the keys {:.2} times as fast with leaves of 1 KiB; the paper says up to 3.2. Fixed leaves cause {:.0} rebuilds there. {own}",
         gain.map_or(0.0, |gain: Spread| gain.median),
         by_zone.rebuilds_of(FIXED)
     );
@@ -286,9 +269,6 @@ const NODES: [(u32, &str); 2] = [(1024, "1 KiB"), (4096, "4 KiB")];
 /// The two ways of figures 8b and 8c.
 const TWO: [(&str, Option<Strategy>); 2] = [WAYS[0], WAYS[2]];
 
-/// Parts of the keys, per mille.
-const PARTS: [(&str, usize); 3] = [("100 %", 1000), ("5 %", 50), ("0.5 %", 5)];
-
 /// Figure 8b: into a tree of ascending keys, random keys between neighbours in a part of the key space. As
 /// many are added as there are in a full run, so that PLNs of a small part overflow.
 fn insertions(context: &mut Context<'_>, keys: Keys, added: u64) -> Result<Skewed, Error> {
@@ -344,62 +324,6 @@ fn by_zone(context: &mut Context<'_>, keys: Keys, count: u64) -> Result<Skewed, 
         }
     }
     Ok(skewed)
-}
-
-/// What sizes that follow the workload could gain for the NV-Tree here: the same zones with each size that
-/// its leaves can have.
-fn own_sizes(
-    context: &mut Context<'_>,
-    finding: &mut Finding,
-    keys: Keys,
-    count: u64,
-) -> Result<(), Error> {
-    let (sizes, largest) = ([(256, "256 B"), (512, "512 B"), (1024, "1 KiB")], "1 KiB");
-    let mut sheet = Sheet::default();
-    let all = sorted(keys);
-    for round in 0..context.rounds() {
-        for (node_size, size) in rotated(&sizes, round) {
-            context.trial(&format!("leaves of {size} here, round {}", round + 1))?;
-            for (part, per_mille) in PARTS {
-                let size_of = Size::new(keys.count, node_size);
-                let mut entrant = Entrant::new(context, Kind::Nvtree, size_of)?;
-                entrant.trial(Operation::Insert, keys, round)?;
-                let hot = zone(&all, per_mille, true);
-                for (what, reads) in [("updates", READS_PERCENT), ("half reads", 50)] {
-                    let mut random = Random::new(u64::from(round) << 16 | per_mille as u64);
-                    let plan = (0..count).map(|_| {
-                        let key = hot[random.below(hot.len() as u64) as usize];
-                        (random.below(100) >= reads, key)
-                    });
-                    let plan: Vec<(bool, u64)> = plan.collect();
-                    let trial = entrant.contender.mixed(&plan)?;
-                    sheet.push(size, format!("{what}, {part}"), super::index::kops(&trial));
-                }
-            }
-        }
-    }
-    let labels = Labels {
-        title: "NV-Tree here, by the size of its leaves",
-        x: "operations, % of the keys",
-        y: RATE,
-    };
-    finding.charts.push(sheet.chart(Shape::Bars, labels));
-    let mut most = 0.0_f64;
-    for what in ["updates", "half reads"] {
-        for (part, _) in PARTS {
-            let at = format!("{what}, {part}");
-            let others = sizes.iter().filter(|(_, size)| *size != largest);
-            let best = others.filter_map(|(_, size)| sheet.ratio(size, largest, &at));
-            most = best.map(|ratio| ratio.median).fold(most, f64::max);
-        }
-    }
-    finding.claim(
-        "NV-Tree here: the best other size to leaves of 1 KiB, in any of these zones",
-        "–",
-        Some(format!("{most:.2}×")),
-    );
-    finding.note("The NV-Tree here has one size of leaves. Its inner nodes are split where they overflow and never rebuilt, and a leaf is found by fingerprints and not by a scan, so that neither side of the paper's model is there. The last chart is what choosing sizes could gain at most, for updates with 2 % and with 50 % reads; insertions are not in it, and medians of ratios are taken within rounds.");
-    Ok(())
 }
 
 pub(super) fn rebuilding(context: &mut Context<'_>) -> Result<Finding, Error> {

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -190,8 +190,7 @@ impl Filesystem for Face {
         reply: ReplyCreate,
     ) {
         match self.0.create(request, (parent, name.as_bytes()), mode, OpenFlags(flags)) {
-            Ok(((attributes, generation), handle)) => {
-                let flags = FopenFlags::FOPEN_KEEP_CACHE;
+            Ok(((attributes, generation), handle, flags)) => {
                 reply.created(&TTL, &attributes, generation, handle, flags);
             }
             Err(error) => reply.error(error),

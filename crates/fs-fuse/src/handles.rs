@@ -24,6 +24,13 @@ fn handle(writes: bool) -> FileHandle {
     FileHandle(if writes { WRITES } else { 0 })
 }
 
+/// Flags for the kernel of an open that is no transaction of its own. To close what cannot write means nothing to `flush`:
+/// the kernel need not ask. It has the locks of files itself, and so releases them without.
+fn open_flags(writes: bool, is_direct: bool) -> FopenFlags {
+    let cache = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
+    if writes { cache } else { cache | FopenFlags::FOPEN_NOFLUSH }
+}
+
 pub(crate) fn has_flag(flags: OpenFlags, flag: OFlags) -> bool {
     OFlags::from_bits_retain(flags.0 as u32).contains(flag)
 }
@@ -68,9 +75,7 @@ impl Served {
         }
         // What is shown has no size that the kernel could know; of a marked file, other opens may make it believe another one.
         let is_direct = is_marked || Place::of(number) == Place::Version;
-        let flags =
-            if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
-        Ok((handle(writes), flags))
+        Ok((handle(writes), open_flags(writes, is_direct)))
     }
 
     /// Makes a file and opens it.
@@ -80,7 +85,7 @@ impl Served {
         (parent, name): (INodeNo, &[u8]),
         mode: u32,
         flags: OpenFlags,
-    ) -> Result<(Shown, FileHandle), Errno> {
+    ) -> Result<(Shown, FileHandle, FopenFlags), Errno> {
         let new = new_of(request, FileKind::Regular, mode, 0);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
         // The kernel holds the directory: nothing is removed from it in between, but by the commit of a transaction.
@@ -91,7 +96,7 @@ impl Served {
         }
         let shown = self.shown(&found)?;
         self.trees.open(shown.0.ino, writes)?;
-        Ok((shown, handle(writes)))
+        Ok((shown, handle(writes), open_flags(writes, false)))
     }
 
     /// Commits the transaction of an open.

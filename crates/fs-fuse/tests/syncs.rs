@@ -4,80 +4,23 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "mounted/served.rs"]
+mod mounted;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Barrier;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use rustix::fs::{XattrFlags, setxattr};
-use tembo_fs::{FileKind, Format, Fs, New, ROOT, Time};
-use tembo_fs_fuse::{Durable, Mount, MountOptions, Unmounter};
-use tembo_kv::{DomainRequest, Durability, Options, Store};
-use tempfile::TempDir;
+use tembo_fs::{FileKind, Format, New, ROOT};
+use tembo_fs_fuse::Durable;
+use tembo_kv::Durability;
 
-const NOW: Time = Time { seconds: 1, nanoseconds: 0 };
+use mounted::{NOW, Served, folder, stored};
 
-fn stored(folder: &TempDir) -> (Store, Fs) {
-    let options = Options::new().domain(DomainRequest::Logged).background(false);
-    let store = Store::create(&folder.path().join("a.pool"), &options).unwrap();
-    let root = New { permissions: 0o777, ..Format::default().root };
-    let fs = Fs::format(&store, &Format { root, ..Format::default() }, NOW).unwrap();
-    (store, fs)
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-/// A mount that this process serves.
-struct Served {
-    store: Store,
-    unmounter: Unmounter,
-    thread: Option<JoinHandle<()>>,
-    folder: TempDir,
-}
-
-impl Served {
-    /// `None`: FUSE is not permitted here.
-    fn new() -> Option<Served> {
-        Served::with(Durable::Close)
-    }
-
-    fn with(durable: Durable) -> Option<Served> {
-        let folder = folder();
-        let (store, fs) = stored(&folder);
-        let at = folder.path().join("at");
-        fs::create_dir(&at).unwrap();
-        let options = MountOptions { threads: 4, durable, ..MountOptions::default() };
-        let mut mount = match Mount::new(fs, &at, &options) {
-            Ok(mount) => mount,
-            Err(error) => {
-                eprintln!("skipped, FUSE is not permitted here: {error}");
-                return None;
-            }
-        };
-        let unmounter = mount.unmounter();
-        let thread = Some(thread::spawn(move || mount.serve().unwrap()));
-        Some(Served { store, unmounter, thread, folder })
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join("at").join(name)
-    }
-
-    fn syncs(&self) -> u64 {
-        self.store.report().fdatasyncs
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if self.unmounter.unmount().is_err() {
-            self.unmounter.force().unwrap();
-        }
-        self.thread.take().unwrap().join().unwrap();
-    }
+fn syncs(served: &Served) -> u64 {
+    served.store.report().fdatasyncs
 }
 
 #[test]
@@ -89,8 +32,8 @@ fn a_close_waits_for_what_its_own_file_has_that_was_not_synced() {
     first.sync_all().unwrap();
     let mut second = File::create(served.at("second")).unwrap();
     second.write_all(b"second").unwrap();
-    let before = served.syncs();
-    let since = || served.syncs() - before;
+    let before = syncs(&served);
+    let since = || syncs(&served) - before;
     // What another has written meanwhile is nothing to it.
     drop(first);
     assert_eq!(since(), 0);

@@ -31,32 +31,39 @@ pub(crate) fn read<A: Reads>(
     let left = inode.size.saturating_sub(offset);
     let len = usize::try_from(left).map_or(to.len(), |left| left.min(to.len()));
     let to = &mut to[..len];
-    to.fill(0);
     if len == 0 {
         return Ok(0);
     }
     let size = records.layout.piece_size as u64;
     let end = offset + len as u64;
     let pieces = (offset / size, (end - 1) / size);
+    let mut done = 0;
     records.pieces(inode.number, pieces, Direction::Forward, &mut |piece, value| {
-        copy_part(piece * size, value, offset, to);
+        done = copy_part((piece * size, value), offset, to, done);
         true
     })?;
+    to[done..].fill(0);
     Ok(len)
 }
 
-/// Copies what a piece, which begins at `start`, has of the bytes from `offset` on.
-fn copy_part(start: u64, piece: Value<'_>, offset: u64, to: &mut [u8]) {
+/// Copies what a piece, which begins at `start`, has of the bytes from `offset` on, of which the first `done` are there already;
+/// zeroes up to it what no piece has. How many are there then.
+fn copy_part((start, piece): (u64, Value<'_>), offset: u64, to: &mut [u8], done: usize) -> usize {
     let from = start.max(offset);
     let end = (start + piece.len() as u64).min(offset + to.len() as u64);
     if from >= end {
-        return;
+        return done;
     }
     let of_piece = (from - start) as usize..(end - start) as usize;
     let of_buffer = (from - offset) as usize..(end - offset) as usize;
+    if let Some(hole) = to.get_mut(done..of_buffer.start) {
+        hole.fill(0);
+    }
+    let filled = of_buffer.end;
     if let (Some(piece), Some(to)) = (piece.slice(of_piece), to.get_mut(of_buffer)) {
         piece.copy_to(to);
     }
+    filled
 }
 
 /// Writes bytes at an offset. The inode has to be put afterwards.

@@ -13,6 +13,8 @@ use crate::latency::Stage;
 use crate::listener::Inherited;
 use rustix::net::RecvFlags;
 
+#[path = "event_loop_join_tests.rs"]
+mod joins;
 #[path = "event_loop_put_off_tests.rs"]
 mod put_off;
 #[path = "event_loop_range_tests.rs"]

@@ -89,6 +89,7 @@ mod scripts;
 mod secret;
 mod server;
 mod session;
+mod set_join;
 mod settings;
 mod shared;
 mod stats;

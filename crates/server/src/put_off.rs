@@ -10,6 +10,7 @@ use crate::element_listing::ElementListing;
 use crate::failure::Failure;
 use crate::key_search::KeySearch;
 use crate::reply::Reply;
+use crate::set_join::SetJoin;
 use crate::strip_listing::StripListing;
 use crate::token::Token;
 
@@ -75,6 +76,8 @@ pub(crate) enum PutOff {
     Elements(ElementListing),
     /// The elements of a large list.
     Strips(StripListing),
+    /// What several large sets make.
+    Sets(SetJoin),
 }
 
 impl PutOff {
@@ -87,6 +90,7 @@ impl PutOff {
             PutOff::Keys(search) => search.advance(),
             PutOff::Elements(listing) => listing.advance(),
             PutOff::Strips(listing) => listing.advance(),
+            PutOff::Sets(join) => join.advance(),
         }
     }
 
@@ -96,18 +100,20 @@ impl PutOff {
             PutOff::Keys(search) => search.reply(reply),
             PutOff::Elements(listing) => listing.reply(reply),
             PutOff::Strips(listing) => listing.reply(reply),
+            PutOff::Sets(join) => join.reply(reply),
         }
     }
 
-    /// The memory of what was found, in bytes.
+    /// The memory of what was found, and of what is held to find more, in bytes.
     fn memory(&self) -> usize {
-        let found = match self {
-            PutOff::Keys(search) => search.found(),
-            PutOff::Elements(listing) => listing.found(),
-            PutOff::Strips(listing) => listing.found(),
+        let (found, held) = match self {
+            PutOff::Keys(search) => (search.found(), 0),
+            PutOff::Elements(listing) => (listing.found(), 0),
+            PutOff::Strips(listing) => (listing.found(), 0),
+            PutOff::Sets(join) => (join.found(), join.held()),
         };
         let buffer = found.buffer();
-        buffer.used + buffer.free
+        buffer.used + buffer.free + held
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn list_range_later(
 }
 
 /// A snapshot of all that was written so far, and the keyspace of the elements of the client's database.
-fn snapshot(context: &mut Context<'_, '_>) -> Result<(Snapshot, Keyspace), Failure> {
+pub(super) fn snapshot(context: &mut Context<'_, '_>) -> Result<(Snapshot, Keyspace), Failure> {
     let snapshot = context.data.commit_early()?.snapshot()?;
     Ok((snapshot, context.data.spaces.elements[context.session.db]))
 }

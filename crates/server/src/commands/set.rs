@@ -1,14 +1,14 @@
 //! Sets: SADD, SREM, SINTER and their kin.
 
-use std::collections::BTreeSet;
+mod join;
+
 use std::ops::Bound;
 
 use crate::args::Args;
 use crate::collection::{Set, Sets};
 use crate::command::{Command, Context, DENY_OOM, FAST, MOVABLE_KEYS, READ, SET, WRITE};
-use crate::commands::argument::{integer, key_count, positive};
+use crate::commands::argument::positive;
 use crate::commands::listing::{list_later, put_off};
-use crate::commands::removal::remove;
 use crate::commands::sample::{Population, READ_PER_DRAW, distinct, reply_random};
 use crate::commands::scan::scan_collection;
 use crate::effects::send_as;
@@ -29,13 +29,13 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("scard", 2, SET | READ | FAST, (1, 1, 1), scard),
     Command::keyed("spop", -2, SET | WRITE | FAST, (1, 1, 1), spop),
     Command::keyed("srandmember", -2, SET | READ, (1, 1, 1), srandmember),
-    Command::keyed("sinter", -2, SET | READ, (1, -1, 1), sinter),
-    Command::keyed("sinterstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), sinterstore),
-    Command::keyed("sintercard", -3, SET | READ | MOVABLE_KEYS, (0, 0, 0), sintercard),
-    Command::keyed("sunion", -2, SET | READ, (1, -1, 1), sunion),
-    Command::keyed("sunionstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), sunionstore),
-    Command::keyed("sdiff", -2, SET | READ, (1, -1, 1), sdiff),
-    Command::keyed("sdiffstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), sdiffstore),
+    Command::keyed("sinter", -2, SET | READ, (1, -1, 1), join::sinter),
+    Command::keyed("sinterstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), join::sinterstore),
+    Command::keyed("sintercard", -3, SET | READ | MOVABLE_KEYS, (0, 0, 0), join::sintercard),
+    Command::keyed("sunion", -2, SET | READ, (1, -1, 1), join::sunion),
+    Command::keyed("sunionstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), join::sunionstore),
+    Command::keyed("sdiff", -2, SET | READ, (1, -1, 1), join::sdiff),
+    Command::keyed("sdiffstore", -3, SET | WRITE | DENY_OOM, (1, -1, 1), join::sdiffstore),
     Command::keyed("sscan", -3, SET | READ, (1, 1, 1), sscan),
 ];
 
@@ -204,109 +204,6 @@ fn srandmember(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply)
     reply_random::<Sets>(context, args, None, reply)
 }
 
-/// How several sets make one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Join {
-    Intersection,
-    Union,
-    Difference,
-}
-
-/// The members of what the sets under these keys make, at most so many of an intersection.
-fn join<'a>(
-    context: &mut Context<'_, '_>,
-    keys: impl Iterator<Item = &'a [u8]>,
-    join: Join,
-    limit: usize,
-) -> Result<Vec<Vec<u8>>, Failure> {
-    let db = context.session.db;
-    let mut sources = Vec::new();
-    for key in keys {
-        sources.push((Set::open(context.data, (db, key))?.count(), key));
-    }
-    match join {
-        Join::Intersection => intersect(context, sources, limit),
-        Join::Union => {
-            let mut members = Vec::new();
-            let mut seen = BTreeSet::new();
-            for (_, key) in sources {
-                for member in open(context, key)?.members()? {
-                    if !seen.contains(&member) {
-                        members.push(member.clone());
-                        seen.insert(member);
-                    }
-                }
-            }
-            Ok(members)
-        }
-        Join::Difference => {
-            let mut rest = sources.into_iter();
-            let Some((first_count, first)) = rest.next() else { return Ok(Vec::new()) };
-            let mut members = open(context, first)?.members()?;
-            for (count, key) in rest {
-                if key == first && first_count == count {
-                    return Ok(Vec::new());
-                }
-                let mut other = open(context, key)?;
-                if count <= members.len() as u64 {
-                    let taken: BTreeSet<Vec<u8>> = other.members()?.into_iter().collect();
-                    members.retain(|member| !taken.contains(member));
-                } else {
-                    retain(&mut members, |member| Ok(!other.contains(member)?))?;
-                }
-            }
-            Ok(members)
-        }
-    }
-}
-
-/// Starts with the smallest set, so that the others are only asked for its members.
-fn intersect(
-    context: &mut Context<'_, '_>,
-    mut sources: Vec<(u64, &[u8])>,
-    limit: usize,
-) -> Result<Vec<Vec<u8>>, Failure> {
-    sources.sort_by_key(|&(count, _)| count);
-    let Some((&(count, smallest), others)) = sources.split_first() else { return Ok(Vec::new()) };
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    let mut members = open(context, smallest)?.members()?;
-    for &(_, key) in others {
-        let mut other = open(context, key)?;
-        retain(&mut members, |member| other.contains(member))?;
-    }
-    members.truncate(limit);
-    Ok(members)
-}
-
-/// As `Vec::retain`, with a test that can fail.
-fn retain(
-    members: &mut Vec<Vec<u8>>,
-    mut test: impl FnMut(&[u8]) -> Result<bool, Failure>,
-) -> Result<(), Failure> {
-    let mut kept = Vec::with_capacity(members.len());
-    for member in members.drain(..) {
-        if test(&member)? {
-            kept.push(member);
-        }
-    }
-    *members = kept;
-    Ok(())
-}
-
-fn reply_join(
-    context: &mut Context<'_, '_>,
-    args: Args<'_>,
-    reply: &mut Reply,
-    kind: Join,
-) -> Outcome {
-    let members = join(context, args.from(1), kind, usize::MAX)?;
-    reply.set(members.len());
-    members.iter().for_each(|member| reply.bulk(member));
-    Ok(())
-}
-
 fn smembers(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let may_list_later = context.session.may_list_later();
     let mut set = open(context, args.at(1))?;
@@ -318,77 +215,6 @@ fn smembers(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
         reply.bulk(member);
         !reply.is_overflown()
     })
-}
-
-fn sinter(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    reply_join(context, args, reply, Join::Intersection)
-}
-
-fn sunion(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    reply_join(context, args, reply, Join::Union)
-}
-
-fn sdiff(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    reply_join(context, args, reply, Join::Difference)
-}
-
-fn store_join(
-    context: &mut Context<'_, '_>,
-    args: Args<'_>,
-    reply: &mut Reply,
-    (kind, event): (Join, &str),
-) -> Outcome {
-    let members = join(context, args.from(2), kind, usize::MAX)?;
-    let place = (context.session.db, args.at(1));
-    if members.is_empty() {
-        reply.integer(0);
-        return remove(context, place.1);
-    }
-    let size = members.iter().map(Vec::len).sum();
-    context.data.atomically(size, |data| {
-        let mut set = Set::replace(data, place);
-        for member in &members {
-            set.add(member)?;
-        }
-        set.save()
-    })?;
-    notify(context, Classes::SET, event, place.1);
-    reply.integer(members.len() as i64);
-    Ok(())
-}
-
-fn sinterstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    store_join(context, args, reply, (Join::Intersection, "sinterstore"))
-}
-
-fn sunionstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    store_join(context, args, reply, (Join::Union, "sunionstore"))
-}
-
-fn sdiffstore(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    store_join(context, args, reply, (Join::Difference, "sdiffstore"))
-}
-
-fn sintercard(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let count = key_count(args.at(1))?;
-    if count > args.count() - 2 {
-        return Err("ERR Number of keys can't be greater than number of args".into());
-    }
-    let (mut at, mut limit) = (2 + count, 0);
-    while at < args.count() {
-        if !args.is(at, "LIMIT") || at + 1 >= args.count() {
-            return Err(SYNTAX.into());
-        }
-        limit = match integer(args.at(at + 1)) {
-            Ok(limit) if limit >= 0 => limit as usize,
-            _ => return Err("ERR LIMIT can't be negative".into()),
-        };
-        at += 2;
-    }
-    let limit = if limit == 0 { usize::MAX } else { limit };
-    let members = join(context, args.from(2).take(count), Join::Intersection, limit)?;
-    reply.integer(members.len() as i64);
-    Ok(())
 }
 
 fn sscan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

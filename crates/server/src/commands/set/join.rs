@@ -1,0 +1,293 @@
+//! Unions, intersections and differences.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::args::Args;
+use crate::collection::Set;
+use crate::command::Context;
+use crate::commands::argument::{integer, key_count};
+use crate::commands::listing::{AT_ONCE_MAX, snapshot};
+use crate::commands::removal::remove;
+use crate::event_class::Classes;
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::notify::notify;
+use crate::put_off::PutOff;
+use crate::reply::Reply;
+use crate::set_join::{Join, Members, SetJoin};
+
+/// A set that has so many times more members than the first is searched for each of these, and not read.
+const SEARCHED_FROM: u64 = 8;
+
+/// A set that is joined with others.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    key: &'a [u8],
+    count: u64,
+    /// The id of a large one.
+    id: Option<u64>,
+}
+
+impl<'a> Source<'a> {
+    fn find(context: &mut Context<'_, '_>, key: &'a [u8]) -> Result<Source<'a>, Failure> {
+        let set = Set::open(context.data, (context.session.db, key))?;
+        Ok(Source { key, count: set.count(), id: set.large().map(|(id, _)| id) })
+    }
+
+    fn read(self, context: &mut Context<'_, '_>) -> Result<Vec<Vec<u8>>, Failure> {
+        Set::open(context.data, (context.session.db, self.key))?.members()
+    }
+
+    /// Its members for later turns. Those of a small one stand in the entry of its key, and are read at once.
+    fn members(self, context: &mut Context<'_, '_>, first: u64) -> Result<Members, Failure> {
+        let is_searched = self.count / SEARCHED_FROM > first;
+        match self.id {
+            Some(id) => Ok(Members::large(id, is_searched)),
+            None => Ok(Members::small(self.read(context)?)),
+        }
+    }
+}
+
+/// The sets under these keys.
+fn find<'a>(
+    context: &mut Context<'_, '_>,
+    keys: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<Source<'a>>, Failure> {
+    keys.map(|key| Source::find(context, key)).collect()
+}
+
+/// The members of what these sets make, at most so many of an intersection.
+fn join(
+    context: &mut Context<'_, '_>,
+    sources: Vec<Source<'_>>,
+    join: Join,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    match join {
+        Join::Intersection => intersect(context, sources, limit),
+        Join::Union => {
+            let mut members = Vec::new();
+            let mut seen = BTreeSet::new();
+            for source in sources {
+                for member in source.read(context)? {
+                    if !seen.contains(&member) {
+                        members.push(member.clone());
+                        seen.insert(member);
+                    }
+                }
+            }
+            Ok(members)
+        }
+        Join::Difference => {
+            let Some((first, rest)) = sources.split_first() else { return Ok(Vec::new()) };
+            if first_repeats(&sources) {
+                return Ok(Vec::new());
+            }
+            let mut members = first.read(context)?;
+            for source in rest {
+                let mut other = Set::open(context.data, (context.session.db, source.key))?;
+                if source.count <= members.len() as u64 {
+                    let taken: BTreeSet<Vec<u8>> = other.members()?.into_iter().collect();
+                    members.retain(|member| !taken.contains(member));
+                } else {
+                    retain(&mut members, |member| Ok(!other.contains(member)?))?;
+                }
+            }
+            Ok(members)
+        }
+    }
+}
+
+/// Starts with the smallest set, so that the others are only asked for its members.
+fn intersect(
+    context: &mut Context<'_, '_>,
+    mut sources: Vec<Source<'_>>,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    sources.sort_by_key(|source| source.count);
+    let Some((smallest, others)) = sources.split_first() else { return Ok(Vec::new()) };
+    if smallest.count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut members = smallest.read(context)?;
+    for source in others {
+        let mut other = Set::open(context.data, (context.session.db, source.key))?;
+        retain(&mut members, |member| other.contains(member))?;
+    }
+    members.truncate(limit);
+    Ok(members)
+}
+
+/// As `Vec::retain`, with a test that can fail.
+fn retain(
+    members: &mut Vec<Vec<u8>>,
+    mut test: impl FnMut(&[u8]) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut kept = Vec::with_capacity(members.len());
+    for member in members.drain(..) {
+        if test(&member)? {
+            kept.push(member);
+        }
+    }
+    *members = kept;
+    Ok(())
+}
+
+/// Whether a difference has no members, because its first set is among the others.
+fn first_repeats(sources: &[Source<'_>]) -> bool {
+    let first = sources.split_first();
+    first.is_some_and(|(first, rest)| rest.iter().any(|one| one.key == first.key))
+}
+
+/// Whether members are read in later turns: the client can wait, and they are many which are to be read or looked for. Of a large
+/// set beside a small one only few are.
+fn is_put_off(context: &Context<'_, '_>, sources: &[Source<'_>], join: Join) -> bool {
+    if !context.session.may_list_later() || join == Join::Difference && first_repeats(sources) {
+        return false;
+    }
+    let counts = || sources.iter().map(|source| source.count);
+    let most = match join {
+        Join::Intersection => counts().min().unwrap_or(0),
+        Join::Union => u64::MAX,
+        Join::Difference => counts().next().unwrap_or(0),
+    };
+    counts().fold(0, |sum: u64, count| sum.saturating_add(count.min(most))) > AT_ONCE_MAX
+}
+
+/// Joins the sets in later turns; the members are only counted if `counts_to` says up to how many.
+fn join_later(
+    context: &mut Context<'_, '_>,
+    mut sources: Vec<Source<'_>>,
+    (join, counts_to): (Join, Option<usize>),
+    reply: &Reply,
+) -> Outcome {
+    let mut known = BTreeSet::new();
+    sources.retain(|source| known.insert(source.key));
+    // First those that most likely spare a look at the others.
+    match join {
+        Join::Intersection => sources.sort_by_key(|source| source.count),
+        Join::Difference => {
+            let others = sources.get_mut(1..).unwrap_or_default();
+            others.sort_by_key(|source| Reverse(source.count));
+        }
+        Join::Union => {}
+    }
+    let first = match join {
+        // All are read.
+        Join::Union => u64::MAX,
+        _ => sources.first().map_or(0, |first| first.count),
+    };
+    let sets: Result<Vec<Members>, Failure> =
+        sources.into_iter().map(|source| source.members(context, first)).collect();
+    let join = SetJoin::new(snapshot(context)?, (join, sets?), counts_to, reply.apart());
+    context.put_off(PutOff::Sets(join));
+    Ok(())
+}
+
+fn reply_join(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    kind: Join,
+) -> Outcome {
+    let sources = find(context, args.from(1))?;
+    if is_put_off(context, &sources, kind) {
+        return join_later(context, sources, (kind, None), reply);
+    }
+    let members = join(context, sources, kind, usize::MAX)?;
+    reply.set(members.len());
+    members.iter().for_each(|member| reply.bulk(member));
+    Ok(())
+}
+
+pub(super) fn sinter(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply_join(context, args, reply, Join::Intersection)
+}
+
+pub(super) fn sunion(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply_join(context, args, reply, Join::Union)
+}
+
+pub(super) fn sdiff(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply_join(context, args, reply, Join::Difference)
+}
+
+fn store_join(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    (kind, event): (Join, &str),
+) -> Outcome {
+    let sources = find(context, args.from(2))?;
+    let members = join(context, sources, kind, usize::MAX)?;
+    let place = (context.session.db, args.at(1));
+    if members.is_empty() {
+        reply.integer(0);
+        return remove(context, place.1);
+    }
+    let size = members.iter().map(Vec::len).sum();
+    context.data.atomically(size, |data| {
+        let mut set = Set::replace(data, place);
+        for member in &members {
+            set.add(member)?;
+        }
+        set.save()
+    })?;
+    notify(context, Classes::SET, event, place.1);
+    reply.integer(members.len() as i64);
+    Ok(())
+}
+
+pub(super) fn sinterstore(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    store_join(context, args, reply, (Join::Intersection, "sinterstore"))
+}
+
+pub(super) fn sunionstore(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    store_join(context, args, reply, (Join::Union, "sunionstore"))
+}
+
+pub(super) fn sdiffstore(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    store_join(context, args, reply, (Join::Difference, "sdiffstore"))
+}
+
+pub(super) fn sintercard(
+    context: &mut Context<'_, '_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Outcome {
+    let count = key_count(args.at(1))?;
+    if count > args.count() - 2 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let (mut at, mut limit) = (2 + count, 0);
+    while at < args.count() {
+        if !args.is(at, "LIMIT") || at + 1 >= args.count() {
+            return Err(SYNTAX.into());
+        }
+        limit = match integer(args.at(at + 1)) {
+            Ok(limit) if limit >= 0 => limit as usize,
+            _ => return Err("ERR LIMIT can't be negative".into()),
+        };
+        at += 2;
+    }
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let sources = find(context, args.from(2).take(count))?;
+    if is_put_off(context, &sources, Join::Intersection) {
+        return join_later(context, sources, (Join::Intersection, Some(limit)), reply);
+    }
+    let members = join(context, sources, Join::Intersection, limit)?;
+    reply.integer(members.len() as i64);
+    Ok(())
+}

@@ -19,10 +19,10 @@ const MIXES: [(&str, u64); 2] = [("updates", READS_PERCENT), ("half reads", 50)]
 
 /// Operations on all keys, in the order in which they are done.
 const WHOLE: [(&str, Operation); 4] = [
-    ("insertions, random", Operation::Insert),
+    ("inserts, random", Operation::Insert),
     ("scans of 100", Operation::Scan),
     ("removals", Operation::Remove),
-    ("insertions, ascending", Operation::SequentialInsert),
+    ("inserts, ascending", Operation::SequentialInsert),
 ];
 
 /// All of them in a chart, a claim and a note; says what the best other size gains.

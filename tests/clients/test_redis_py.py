@@ -185,6 +185,27 @@ def test_server(client):
     assert client.flushdb() is True
 
 
+@each_protocol
+def test_lock(client):
+    lock, other = client.lock("lock", timeout=100), client.lock("lock", timeout=100)
+    assert lock.acquire(blocking=False) is True
+    assert other.acquire(blocking=False) is False
+    assert lock.locked() and lock.owned() and not other.owned()
+    assert lock.extend(100) is True
+    assert client.pttl("lock") > 100_000
+    assert lock.reacquire() is True
+    assert client.pttl("lock") <= 100_000
+    lock.release()
+    assert client.exists("lock") == 0
+    assert other.acquire(blocking=False) is True
+    client.set("lock", "another's")
+    try:
+        other.release()
+        raise AssertionError("released what another owns")
+    except redis.exceptions.LockNotOwnedError:
+        assert client.get("lock") == "another's"
+
+
 def test_errors():
     client = connect(2)
     for call in (

@@ -142,6 +142,11 @@ struct Ready {
     metrics: Option<SocketAddr>,
     pool: Option<String>,
     domain: String,
+    /// Persistent memory is only pretended.
+    emulated: bool,
+    /// The domain, with what must be known of its medium.
+    #[serde(skip)]
+    domain_on_medium: String,
     index: &'static str,
     sync: String,
     read_only: bool,
@@ -285,6 +290,8 @@ fn ready(args: &Args, server: &Server, start: Instant) -> Ready {
         memcached: server.memcached_addr(),
         metrics: server.metrics_addr(),
         pool,
+        emulated: report.emulated,
+        domain_on_medium: report.domain_on_medium(),
         domain: report.domain,
         index: report.index.name(),
         sync: report.sync_policy,
@@ -315,7 +322,7 @@ impl Ready {
             self.metrics.map(|at| format!(" | metrics at http://{at}/metrics")).unwrap_or_default(),
             self.pool.as_deref().unwrap_or("none"),
             if self.read_only { " (read only)" } else { "" },
-            self.domain,
+            self.domain_on_medium,
             self.index,
             self.sync,
             self.version,

@@ -27,6 +27,11 @@ pub(crate) struct Args {
 struct Stat {
     pool: String,
     domain: String,
+    /// Persistent memory was only pretended.
+    emulated: bool,
+    /// The domain, with what must be known of its medium.
+    #[serde(skip)]
+    domain_on_medium: String,
     index: &'static str,
     version: u64,
     keys: u64,
@@ -80,6 +85,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let report = store.report();
     let stat = Stat {
         pool: args.pool.display().to_string(),
+        emulated: report.emulated,
+        domain_on_medium: report.domain_on_medium(),
         domain: report.domain,
         index: report.index.name(),
         version: report.visible,
@@ -105,7 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 fn lines(stat: &Stat) -> Lines {
     let mut lines = Lines::default();
     lines.add("pool", &stat.pool);
-    lines.add("domain", &stat.domain);
+    lines.add("domain", &stat.domain_on_medium);
     lines.add("index", stat.index);
     lines.add("version", stat.version);
     lines.add("oldest version", stat.oldest);

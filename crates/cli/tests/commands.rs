@@ -8,8 +8,12 @@ mod backup;
 mod config_file;
 #[path = "commands/damaged_collections.rs"]
 mod damaged_collections;
+#[path = "commands/emulated.rs"]
+mod emulated;
 #[path = "commands/golden.rs"]
 mod golden;
+#[path = "commands/heap.rs"]
+mod heap;
 #[path = "commands/items.rs"]
 mod items;
 #[path = "commands/metrics.rs"]

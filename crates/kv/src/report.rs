@@ -14,6 +14,8 @@ pub struct Report {
     pub index: IndexKind,
     /// The persistence domain; of a store that is open to be read, the one in which it was last written.
     pub domain: String,
+    /// The medium only pretends to be persistent memory: what is durable outlives the program, but not a power failure.
+    pub emulated: bool,
     /// Whether the store is open to be read only.
     pub read_only: bool,
     /// The sync policy of the `logged` domain.
@@ -76,6 +78,14 @@ pub struct LogReport {
     pub checkpoints: u64,
 }
 
+impl Report {
+    /// The domain, with what a reader must know of its medium.
+    pub fn domain_on_medium(&self) -> String {
+        let of = if self.emulated { " (emulated: does not survive a power failure)" } else { "" };
+        format!("{}{of}", self.domain)
+    }
+}
+
 /// See [`Store::report`](crate::Store::report).
 pub(crate) fn report(shared: &Shared) -> Report {
     let (counters, visible) = (Counters::thread(), shared.versions.pins.visible());
@@ -84,6 +94,7 @@ pub(crate) fn report(shared: &Shared) -> Report {
     Report {
         index: shared.kind(),
         domain: domain_name(region.file_domain).into(),
+        emulated: region.emulated,
         read_only: shared.region().is_read_only(),
         sync_policy: policy_name(region.sync).into(),
         visible,

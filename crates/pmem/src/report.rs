@@ -12,7 +12,7 @@ pub struct Report {
     /// The domain of the files: of a region that is open to be read, that of the program that wrote them last; else the
     /// one in force.
     pub file_domain: Domain,
-    /// Whether the medium only pretends to be persistent memory.
+    /// Whether the medium of [`file_domain`](Report::file_domain) only pretends to be persistent memory.
     pub emulated: bool,
     /// What a sync waits for.
     pub sync: SyncPolicy,

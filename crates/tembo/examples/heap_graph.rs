@@ -42,15 +42,11 @@ pub(crate) fn run(path: &Path, words: &[String]) -> Result<String, Error> {
     Heap::open(path, |heap| {
         let empty = || Folder { parent: None, children: PMap::new() };
         let root = heap.root_or::<_, Error>(|_| Ok(empty()))?;
-        let mut lines = Vec::new();
-        for path in words {
-            let depth = heap.atomic(|tx| {
-                let folder = make(tx, &root, path)?;
-                depth(tx, &folder)
-            })?;
-            lines.push(format!("{path}: {depth} below the root"));
-        }
-        Ok(lines.join("\n"))
+        let said = words.iter().map(|path| {
+            let depth = heap.atomic(|tx| make(tx, &root, path).and_then(|at| depth(tx, &at)))?;
+            Ok(format!("{path}: {depth} below the root"))
+        });
+        Ok(said.collect::<Result<Vec<String>, Error>>()?.join("\n"))
     })
 }
 

@@ -4,6 +4,7 @@ use super::Region;
 use crate::Domain;
 use crate::backend::Backend;
 use crate::choice::domain_of;
+use crate::format::FLAG_EMULATED;
 use crate::report::Report;
 
 impl Region {
@@ -39,9 +40,10 @@ impl Region {
             (report.identity, report.generation) = (header.identity(), header.generation.get());
             if self.read_only {
                 report.file_domain = domain_of(header.domain.get());
+                report.emulated = header.has(FLAG_EMULATED);
             }
         }
-        report.emulated = self.emulated;
+        report.emulated |= self.emulated;
         (report.size, report.size_max) = (self.size(), self.mapping.reserved());
         (report.replayed_groups, report.replayed_bytes) = self.replayed;
         report.waiting_bytes = self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes());

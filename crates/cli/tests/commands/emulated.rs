@@ -1,0 +1,34 @@
+//! Persistent memory that is only pretended is said to be, wherever the domain is.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::server::{Setup, run, tembo};
+use crate::{json, text};
+
+#[test]
+fn an_emulated_flush_is_said() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for (domain, emulated) in [("flush", true), ("logged", false)] {
+        let pool = folder.path().join(format!("{domain}.pool"));
+        let server = Setup::new(&pool, &["--domain", domain]).start();
+        assert_eq!(server.ready.contains("(emulated"), emulated, "{}", server.ready);
+        assert!(server.ready.contains(&format!("domain {domain}")), "{}", server.ready);
+        assert!(server.stop().success());
+
+        let words = ["serve", "--pool", text(&pool), "--port", "0", "--domain", domain, "--json"];
+        let mut child = tembo().args(words).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ready = json(line.as_bytes());
+        assert_eq!((&ready["domain"], &ready["emulated"]), (&domain.into(), &emulated.into()));
+
+        // It reads the pool, and says how that was written.
+        let stat = json(&run(&["stat", text(&pool), "--json"]).stdout);
+        assert_eq!((&stat["domain"], &stat["emulated"]), (&domain.into(), &emulated.into()));
+        let said = String::from_utf8(run(&["stat", text(&pool)]).stdout).unwrap();
+        assert_eq!(said.contains("(emulated"), emulated, "{said}");
+    }
+}

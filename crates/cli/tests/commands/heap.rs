@@ -1,0 +1,101 @@
+//! `tembo heap` on a small heap: three books on a rack.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tembo_heap::{Error, HeapFile, Persist, PoolOptions, Ptr};
+
+use crate::server::run;
+use crate::{json, text};
+
+#[derive(Persist)]
+#[persist(name = "Book")]
+struct Book<'h> {
+    number: u64,
+    next: Option<Ptr<'h, Book<'h>>>,
+}
+
+#[derive(Persist)]
+#[persist(name = "Rack")]
+struct Rack<'h> {
+    first: Option<Ptr<'h, Book<'h>>>,
+}
+
+fn make(path: &Path) {
+    let mut options = PoolOptions { size: 1 << 20, ..PoolOptions::default() };
+    options.region.log_size = 2 << 20;
+    let file = HeapFile::create(path, &options).unwrap();
+    file.enter(|heap| {
+        let rack = heap.root_or::<_, Error>(|_| Ok(Rack { first: None })).unwrap();
+        for number in 1..=3 {
+            heap.atomic(|tx| {
+                let next = tx.get(&rack, Rack::FIRST)?;
+                let book = tx.alloc(Book { number, next })?;
+                tx.set(&rack, Rack::FIRST, Some(book))
+            })
+            .unwrap();
+        }
+    });
+    file.close().unwrap();
+}
+
+fn lines(words: &[&str]) -> Vec<Value> {
+    let output = run(words);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| json(line.as_bytes())).collect()
+}
+
+#[test]
+fn a_heap_is_listed_counted_dumped_and_checked() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("heap.pool");
+    make(&pool);
+    let before = std::fs::read(&pool).unwrap();
+
+    let types = lines(&["heap", "ls", text(&pool), "--json"]);
+    let of = |name: &str| types.iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!((&of("Book")["objects"], &of("Rack")["objects"]), (&3.into(), &1.into()));
+
+    let dump = lines(&["heap", "dump", text(&pool)]);
+    let books: Vec<&Value> = dump.iter().filter(|one| one["type"] == "Book").collect();
+    let bytes = |all: &[&Value]| all.iter().map(|one| one["bytes"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(Some(bytes(&books)), of("Book")["bytes"].as_u64());
+    assert!(dump.iter().all(|one| one["references"] == 1 && one["waits"] == false), "{dump:?}");
+
+    // From the rack on, by the offsets that stand for pointers.
+    let rack = dump.iter().find(|one| one["type"] == "Rack").unwrap();
+    let (mut numbers, mut at) = (Vec::new(), &rack["value"]["first"]);
+    while !at.is_null() {
+        let book = books.iter().find(|book| book["offset"] == *at).unwrap();
+        numbers.push(book["value"]["number"].as_u64().unwrap());
+        at = &book["value"]["next"];
+    }
+    assert_eq!(numbers, [3, 2, 1]);
+
+    let stat = &lines(&["heap", "stat", text(&pool), "--json"])[0];
+    assert_eq!((&stat["objects"], &stat["pool"]), (&4.into(), &text(&pool).into()));
+    assert_eq!(stat["object_bytes"], bytes(&dump.iter().collect::<Vec<_>>()));
+    let check = &lines(&["heap", "check", text(&pool), "--json"])[0];
+    assert_eq!((&check["waiting"], &check["leaked"]), (&0.into(), &0.into()));
+    assert!(std::fs::read(&pool).unwrap() == before, "a command that only reads has written");
+}
+
+/// The format keeps no list of what is allocated, so nothing on media can be leaked: what damage does is to make a count wrong.
+#[test]
+fn a_count_that_is_wrong_is_found() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("heap.pool");
+    make(&pool);
+    let dump = lines(&["heap", "dump", text(&pool)]);
+    let book = dump.iter().find(|one| one["type"] == "Book").unwrap();
+    let at = book["offset"].as_u64().unwrap() as usize;
+    let mut bytes = std::fs::read(&pool).unwrap();
+    // The count is the low part of the first word: see docs/formats/heap.md.
+    assert_eq!(bytes[at], 1);
+    bytes[at] = 0;
+    std::fs::write(&pool, bytes).unwrap();
+    let check = run(&["heap", "check", text(&pool)]);
+    assert!(!check.status.success(), "{check:?}");
+    let said = String::from_utf8(check.stderr).unwrap();
+    assert!(said.contains("a count") && said.contains(&format!("{at:#x}")), "{said}");
+}

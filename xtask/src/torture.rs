@@ -13,6 +13,8 @@ struct Extent {
     rounds: &'static str,
     /// Rounds of the kill test of SQLite.
     sqlite_rounds: &'static str,
+    /// Databases of random SQL that is compared with an ordinary file's.
+    corpus: &'static str,
     /// Times as many plans of threads as in the tests.
     schedules: &'static str,
     /// Times as many random sequences of operations.
@@ -36,6 +38,7 @@ struct Extent {
 const FULL: Extent = Extent {
     rounds: "200",
     sqlite_rounds: "500",
+    corpus: "2000",
     schedules: "200",
     sequences: "50",
     stress: "10",
@@ -51,6 +54,7 @@ const FULL: Extent = Extent {
 const BRIEF: Extent = Extent {
     rounds: "4",
     sqlite_rounds: "10",
+    corpus: "12",
     schedules: "1",
     sequences: "1",
     stress: "1",
@@ -121,6 +125,7 @@ fn test_runs(extent: &Extent, rounds: &str) -> Vec<TestRun> {
     };
     let kills = ("TEMBO_KILL_ROUNDS", rounds);
     let sqlite = ("TEMBO_SQLITE_ROUNDS", extent.sqlite_rounds);
+    let corpus = ("TEMBO_CORPUS", extent.corpus);
     let seeds = ("TEMBO_SEEDS", extent.seeds);
     let schedules = ("TEMBO_SCHEDULES", extent.schedules);
     let sequences = ("TEMBO_SEQUENCES", extent.sequences);
@@ -141,6 +146,7 @@ fn test_runs(extent: &Extent, rounds: &str) -> Vec<TestRun> {
             false,
             sqlite,
         ),
+        run("random SQL", "tembo-sqlite", "corpus", Some("random_sql"), true, corpus),
         run("comparison with Redis", "tembo-server", "server", Some("random_scripts"), true, seeds),
         run("schedules", "tembo-torture", "schedules", None, true, schedules),
         run("sequences", "tembo-torture", "crashes", Some("sequences"), false, sequences),

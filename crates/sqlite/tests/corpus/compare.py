@@ -9,7 +9,6 @@ both may, and see and refuse the same), and whether the two connections are in o
 """
 
 import ast
-import os
 import random
 import sys
 
@@ -62,6 +61,9 @@ class Side:
         device = "" if schema == "main" else f"/{schema}"
         return f"file:{FOLDER}/a.pool{device}?vfs=tembo{more}"
 
+    def copy(self):
+        return f"file:{FOLDER}/{self.name}.copy?vfs=unix"
+
     def request(self, step):
         """What the worker of a step's connection is asked for."""
         do, connection, *words = step
@@ -70,16 +72,24 @@ class Side:
         if do == "attach":
             return ["sql", connection, f"attach '{self.uri(words[0])}' as {words[0]}", False]
         if do == "vacuum into":
-            return ["sql", connection, f"vacuum into 'file:{FOLDER}/{self.name}.copy?vfs=unix'", False]
+            return ["sql", connection, f"vacuum into '{self.copy()}'", False]
+        if do == "open copy":
+            return ["open", connection, self.copy(), 0]
         if do == "content":
             return ["content", connection, self.plan.schemas]
+        if do == "content of copy":
+            return ["content", connection, ["main"]]
         return step
 
     def ask(self, step):
-        self.workers[step[1]].ask(*self.request(step))
+        self.worker(step).ask(*self.request(step))
 
     def answer(self, step):
-        return self.workers[step[1]].answer()
+        return self.worker(step).answer()
+
+    def worker(self, step):
+        """That of a connection; that of the first for a copy or the past."""
+        return self.workers[step[1] if step[1] in BOTH else 0]
 
     def kill(self, connection):
         """Kills the process of a connection; its connections."""
@@ -107,8 +117,10 @@ class Comparison:
         self.sides = [Side(plan, "file", None), Side(plan, "tembo", LIBRARY or None)]
         self.random, self.schema = plan.random, Schema()
         places = [""] * 6 + ["temp."] + ["aux."] * 2 * plan.is_attached
-        self.definitions = Definitions(self.random, self.schema, places)
-        self.is_open, self.is_known = [False, False], False
+        # After an id that is there twice an R-tree goes on reading, which keeps writers of a rollback journal out.
+        self.definitions = Definitions(self.random, self.schema, places, has_rtree=plan.has_wal)
+        # The third is of a copy.
+        self.is_open, self.is_known = [False, False, False], False
         self.steps, self.errors, self.changed, self.kills, self.reopened = [], 0, 0, 0, 0
         self.remembered = {}
 
@@ -281,9 +293,12 @@ class Comparison:
             self.sql(connection, "pragma integrity_check", False)
             self.do("content", connection)
         self.do("vacuum into", 0)
-        copies = [self.copy(side) for side in self.sides]
-        if copies[0] != copies[1]:
-            raise Difference("the copies that VACUUM INTO has made")
+        # Its bytes are not compared: where a page has no cells, SQLite leaves what its memory had.
+        self.do("open copy", 2)
+        self.sql(2, "pragma integrity_check", False)
+        self.sql(2, "pragma page_count", False)
+        self.do("content of copy", 2)
+        self.do("close", 2)
         for name, wanted in self.remembered.items():
             self.past(name, wanted)
         for connection in BOTH:
@@ -294,14 +309,6 @@ class Comparison:
         self.do("close", 0)
         for side in self.sides:
             side.end()
-
-    def copy(self, side):
-        """The bytes of a copy, but for SQLite's counters of changes."""
-        path = os.path.join(FOLDER, f"{side.name}.copy")
-        with open(path, "rb") as file:
-            content = bytearray(file.read())
-        content[24:28] = content[92:96] = b"\0\0\0\0"
-        return content
 
     def past(self, name, wanted):
         pool = self.sides[1]

@@ -59,9 +59,9 @@ def look(schema):
 class Definitions(Statements):
     """Tables, indexes, views, triggers: made, changed, removed. `places` are the databases for tables."""
 
-    def __init__(self, random, schema, places):
+    def __init__(self, random, schema, places, has_rtree):
         super().__init__(random, schema)
-        self.places = places
+        self.places, self.has_rtree = places, has_rtree
 
     def name(self, letter, count=5):
         return f"{letter}{self.random.randrange(count)}"
@@ -166,7 +166,7 @@ class Definitions(Statements):
         return f"delete from {table} where {column} = {value()}"
 
     def create_virtual(self):
-        if self.chance(0.6):
+        if not self.has_rtree or self.chance(0.6):
             return f"create virtual table {self.name('f', 2)} using fts5(p, q)"
         return f"create virtual table {self.name('r', 2)} using rtree(id, x, y)"
 

@@ -37,7 +37,8 @@ cargo xtask <command>
               --pjdfstest PROGRAM, --fsx PROGRAM (both on crates.io); --tembo PROGRAM for another than the release
               build; --page writes docs/filesystem-compatibility.md from the last runs
   sqlite-suite SQLite's own programs over the VFS, from a checkout of its sources in the version of the system's library; minutes.
-              --path CHECKOUT; --extension FILE for another than the release build; --page writes docs/sqlite-compatibility.md from the last run
+              --path CHECKOUT; --tcl: its TCL tests instead; --file NAME for one of their files (again for more); --extension FILE for
+              another than the release build; --page writes docs/sqlite-compatibility.md from the last runs of both
   help        this text";
 
 fn main() -> ExitCode {

@@ -1,10 +1,13 @@
-//! `cargo xtask sqlite-suite`: SQLite's own programs over the VFS `tembo`, in a process that owns the pool and beside one.
+//! `cargo xtask sqlite-suite`: SQLite's own programs over the VFS `tembo`, in a process that owns the pool and beside one, and its TCL
+//! tests.
 //!
 //! The sources are those that the caller names, built against the system's SQLite; nothing of them enters the project but names
 //! of tests. What a run has found lies in `target/sqlite-suite`; the page is made from that.
 
 mod page;
 mod programs;
+mod tcl;
+mod tcl_files;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -51,6 +54,10 @@ struct Wanted {
     path: Option<PathBuf>,
     /// The extension, if it is not to be built.
     extension: Option<PathBuf>,
+    /// The TCL tests, and not the programs.
+    is_tcl: bool,
+    /// Only these files of them.
+    files: Vec<String>,
     page: bool,
 }
 
@@ -64,14 +71,10 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
             Some(extension) => std::path::absolute(extension)?,
             None => programs::build_extension(root)?,
         };
-        let programs = Programs::build(checkout, &extension, &results)?;
-        let (errors, lines) = mptest(&programs)?;
-        std::fs::write(results.join("mptest.tsv"), lines)?;
-        let lines = speedtest1(&programs)?;
-        std::fs::write(results.join("speedtest1.tsv"), &lines)?;
-        let failed = lines.lines().filter(|line| !line.ends_with("passed")).count();
-        if errors > 0 || failed > 0 {
-            bail!("mptest: {errors} errors; speedtest1: {failed} runs that have not passed");
+        if wanted.is_tcl {
+            tcl_tests(checkout, &extension, &results, &wanted.files)?;
+        } else {
+            run_programs(checkout, &extension, &results)?;
         }
     } else if !wanted.page {
         bail!("--path names a checkout of SQLite's sources; see `cargo xtask help`");
@@ -82,12 +85,43 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn run_programs(checkout: &Path, extension: &Path, results: &Path) -> anyhow::Result<()> {
+    let programs = Programs::build(checkout, extension, results)?;
+    let (errors, lines) = mptest(&programs)?;
+    std::fs::write(results.join("mptest.tsv"), lines)?;
+    let lines = speedtest1(&programs)?;
+    std::fs::write(results.join("speedtest1.tsv"), &lines)?;
+    let failed = lines.lines().filter(|line| !line.ends_with("passed")).count();
+    if errors > 0 || failed > 0 {
+        bail!("mptest: {errors} errors; speedtest1: {failed} runs that have not passed");
+    }
+    Ok(())
+}
+
+/// What a run of some files finds is not for the page.
+fn tcl_tests(
+    checkout: &Path,
+    extension: &Path,
+    results: &Path,
+    files: &[String],
+) -> anyhow::Result<()> {
+    let (unknown, lines) = tcl::run(checkout, extension, results, files)?;
+    let name = if files.is_empty() { "tcl.tsv" } else { "tcl-some.tsv" };
+    std::fs::write(results.join(name), lines)?;
+    if unknown > 0 {
+        bail!("{unknown} TCL tests fail only over the VFS, without a reason that is known");
+    }
+    Ok(())
+}
+
 fn parse(words: &[&str]) -> anyhow::Result<Wanted> {
     let mut wanted = Wanted::default();
     each_option("sqlite-suite", words, |word, value| {
         match word {
             "--path" => wanted.path = Some(std::path::absolute(value()?)?),
             "--extension" => wanted.extension = Some(PathBuf::from(value()?)),
+            "--tcl" => wanted.is_tcl = true,
+            "--file" => wanted.files.push(value()?.to_owned()),
             "--page" => wanted.page = true,
             _ => return Ok(false),
         }

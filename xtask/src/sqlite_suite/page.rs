@@ -1,19 +1,24 @@
 //! The page `docs/sqlite-compatibility.md`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::Context;
 
+use super::tcl::{self, Found};
+use super::tcl_files::{GROUPS, LEFT_OUT, reason};
+
 const HEAD: &str = "\
 # SQLite's own tests
 
-What programs of SQLite's sources find over the VFS `tembo`. `cargo xtask sqlite-suite` builds them from a checkout of the version that
-the system's library has, and makes this page. Only names of tests stand here.
+What programs and tests of SQLite's sources find over the VFS `tembo`. `cargo xtask sqlite-suite` builds them from a checkout of the version
+that the system's library has, and makes this page. Only names of tests stand here.
 
 ```
 apt-get source sqlite3
-cargo xtask sqlite-suite --path sqlite3-* --page
+cargo xtask sqlite-suite --path sqlite3-*
+cargo xtask sqlite-suite --path sqlite3-* --tcl --page
 ```
 
 ";
@@ -38,6 +43,26 @@ client of a process that does.
 |---|---|---|
 ";
 
+const TCL: &str = "
+## TCL tests
+
+The interpreter `testfixture` is built with all of SQLite inside; the VFS `tembo` is its default, so that each database of a test is a
+pool of its own. A file is run in a process of its own, over an ordinary file too: what fails there is counted nowhere. *Did not run*:
+tests that an ordinary file has, behind the end of a file that stopped.
+
+| about | files | tests | passed | failed | did not run |
+|---|---:|---:|---:|---:|---:|
+";
+
+const NOT_PASSED: &str = "
+### Tests that do not pass, and why
+
+`(ended)`: the file came to no end.
+
+| file | tests | why |
+|---|---|---|
+";
+
 const NOT_RUN: &str = "
 ## Left out
 
@@ -45,8 +70,13 @@ const NOT_RUN: &str = "
 |---|---|
 | mptest config01 | it does nothing unless the VFS is `unix`, by its own first line |
 | speedtest1, set trigger | it ends with an error on an ordinary file too: it reads a table that it has not made |
-| the TCL tests | the interpreter `testfixture` has to be built with the extension inside; many of them look into files by path |
 ";
+
+/// Why a test fails, if nothing is known.
+const UNKNOWN: &str = "not looked into yet";
+
+/// Names of tests in a line at most.
+const NAMES: usize = 12;
 
 /// The page, from what the last run has left.
 pub(super) fn write(results: &Path) -> anyhow::Result<String> {
@@ -70,5 +100,55 @@ pub(super) fn write(results: &Path) -> anyhow::Result<String> {
         let [owner, client] = places else { continue };
         writeln!(text, "| {} | {} | {} |", owner[1], owner[2], client[2])?;
     }
-    Ok(text + NOT_RUN)
+    let lines = load("tcl.tsv")?;
+    let found = tcl::read(&lines);
+    text += TCL;
+    counts(&mut text, &found)?;
+    text += NOT_PASSED;
+    for file in &found {
+        failures(&mut text, file)?;
+    }
+    text += NOT_RUN;
+    for (tests, why) in LEFT_OUT {
+        writeln!(text, "| TCL tests {tests} | {why} |")?;
+    }
+    Ok(text)
+}
+
+/// A line for each group of files, and one for all.
+fn counts(text: &mut String, found: &[Found<'_>]) -> std::fmt::Result {
+    let mut all = [0; 5];
+    for (name, files) in GROUPS {
+        let mut group = [0; 5];
+        let is_of = |file: &&Found<'_>| files.split_whitespace().any(|name| name == file.file);
+        for file in found.iter().filter(is_of) {
+            let failed = file.failed.iter().filter(|name| !name.starts_with('(')).count() as u32;
+            let missing = file.wanted.saturating_sub(file.tests);
+            let passed = file.wanted.saturating_sub(failed + missing);
+            let counts = [1, file.wanted, passed, failed, missing];
+            (0..5).for_each(|at| group[at] += counts[at]);
+        }
+        (0..5).for_each(|at| all[at] += group[at]);
+        line(text, name, group)?;
+    }
+    line(text, "**all**", all)
+}
+
+fn line(text: &mut String, name: &str, [files, tests, passed, failed, missing]: [u32; 5]) -> std::fmt::Result {
+    writeln!(text, "| {name} | {files} | {tests} | {passed} | {failed} | {missing} |")
+}
+
+/// The tests of a file that do not pass, by reason.
+fn failures(text: &mut String, file: &Found<'_>) -> std::fmt::Result {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for test in &file.failed {
+        reasons.entry(reason(file.file, test).unwrap_or(UNKNOWN)).or_default().push(test);
+    }
+    for (why, tests) in reasons {
+        let more = tests.len().saturating_sub(NAMES);
+        let names = tests[..tests.len() - more].join(", ");
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        writeln!(text, "| {} | {names}{more} | {why} |", file.file)?;
+    }
+    Ok(())
 }

@@ -5,11 +5,15 @@
 //!
 //! This shows the mapping and the recovery. It cannot show a missing flush, for the host keeps every
 //! store: that is the adversary's part (`docs/crash-testing.md`).
+//!
+//! `--nbd`: the guest has an ordinary file system on a device that `tembo device serve` serves, and both are killed under load.
 
 mod archive;
+mod chance;
 mod guest;
 mod initramfs;
 mod kernel;
+mod nbd;
 mod programs;
 mod rounds;
 
@@ -17,10 +21,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use guest::Machine;
+use guest::{Machine, Medium};
+use initramfs::Contents;
+use programs::Programs;
 use rounds::Rounds;
 
 const ROUNDS: u32 = 5;
+/// What the NVDIMM needs of the kernel, beside the file system.
+const MODULES: [&str; 4] = ["nfit", "nd_pmem", "dax_pmem", "crc32c_generic"];
+const QEMU: &str = "qemu-system-x86_64";
 
 /// What the words behind `dax` ask for.
 #[derive(Clone, Debug)]
@@ -30,6 +39,13 @@ struct Wishes {
     filesystem: String,
     /// The platform's caches survive too.
     eadr: bool,
+    /// On a served device instead of an NVDIMM.
+    nbd: bool,
+}
+
+/// Whether a guest can be booted here.
+pub(crate) fn can_boot() -> bool {
+    programs::installed(QEMU, "qemu-system-x86").is_ok() && programs::busybox().is_ok()
 }
 
 /// Builds the guest, tries the pool in it, kills it some times.
@@ -39,18 +55,20 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);
     let folder = std::path::absolute(target.join("dax"))?;
     std::fs::create_dir_all(&folder)?;
-    programs::installed("qemu-system-x86_64", "qemu-system-x86")?;
+    programs::installed(QEMU, "qemu-system-x86")?;
     let kernel = kernel::find(&folder)?;
+    if wishes.nbd {
+        return nbd::run(root, &folder, kernel, wishes.rounds, wishes.seed);
+    }
     let programs = programs::build(root, &wishes.filesystem)?;
     let initramfs = folder.join("initramfs");
-    initramfs::write(&initramfs, &kernel, &programs, &wishes.filesystem)?;
+    initramfs::write(&initramfs, &kernel, &contents(programs, &wishes.filesystem))?;
     let image = folder.join("nvdimm");
     guest::new_image(&image)?;
     let machine = Machine {
         kernel: kernel.image,
         initramfs,
-        image,
-        eadr: wishes.eadr,
+        medium: Medium::Nvdimm { image, eadr: wishes.eadr },
         filesystem: wishes.filesystem,
         folder,
     };
@@ -65,10 +83,31 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     rounds.finish()
 }
 
+/// What the guest is made of.
+fn contents(programs: Programs, filesystem: &str) -> Contents {
+    let ours = [(programs.ndctl, "ndctl"), (programs.mkfs, "mkfs"), (programs.load, "load")];
+    let ours = ours.map(|(from, name)| (from, format!("bin/{name}")));
+    let tests = programs.tests.into_iter().map(|(name, file)| (file, format!("tests/{name}")));
+    let place = programs.tembo.to_string_lossy().into_owned();
+    let tembo = (programs.tembo, place.clone());
+    Contents {
+        init: include_str!("dax/init.sh"),
+        busybox: programs.busybox,
+        programs: ours.into_iter().chain(tests).chain([tembo]).collect(),
+        links: vec![("bin/tembo", place)],
+        modules: MODULES.iter().chain(&[filesystem]).map(|&name| name.to_owned()).collect(),
+    }
+}
+
 fn wishes(words: &[&str]) -> anyhow::Result<Wishes> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-    let mut wishes =
-        Wishes { rounds: ROUNDS, seed: now.as_secs(), filesystem: "ext4".into(), eadr: false };
+    let mut wishes = Wishes {
+        rounds: ROUNDS,
+        seed: now.as_secs(),
+        filesystem: "ext4".into(),
+        eadr: false,
+        nbd: false,
+    };
     let mut words = words.iter();
     while let Some(&word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} wants a value"));
@@ -77,11 +116,17 @@ fn wishes(words: &[&str]) -> anyhow::Result<Wishes> {
             "--seed" => wishes.seed = value()?.parse().context("--seed wants a number")?,
             "--fs" => wishes.filesystem = (*value()?).to_owned(),
             "--eadr" => wishes.eadr = true,
-            _ => bail!("`{word}`: dax knows --rounds N, --seed N, --fs ext4|xfs and --eadr"),
+            "--nbd" => wishes.nbd = true,
+            _ => {
+                bail!("`{word}`: dax knows --rounds N, --seed N, --fs ext4|xfs, --eadr and --nbd")
+            }
         }
     }
     if !["ext4", "xfs"].contains(&wishes.filesystem.as_str()) {
         bail!("`{}`: of the file systems with DAX, ext4 and xfs", wishes.filesystem);
+    }
+    if wishes.nbd && (wishes.eadr || wishes.filesystem != "ext4") {
+        bail!("--nbd has ext4, and no persistent memory");
     }
     Ok(wishes)
 }

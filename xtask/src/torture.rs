@@ -29,6 +29,8 @@ struct Extent {
     disk_transfers: &'static str,
     /// Times that the bank, or the process of the programs, is killed.
     kills: &'static str,
+    /// Times that a guest on a served device, or the server, is killed.
+    guests: &'static str,
     /// Operations of each history.
     operations: &'static str,
     /// Images that the crash test looks at of each structure on each medium.
@@ -46,6 +48,7 @@ const FULL: Extent = Extent {
     transfers: "1000000",
     disk_transfers: "100000",
     kills: "100",
+    guests: "50",
     operations: "1000000",
     images: "3000000",
 };
@@ -62,6 +65,7 @@ const BRIEF: Extent = Extent {
     transfers: "20000",
     disk_transfers: "2000",
     kills: "10",
+    guests: "3",
     operations: "50000",
     images: "20000",
 };
@@ -70,8 +74,8 @@ const BRIEF: Extent = Extent {
 const NOT_INSTALLED: i32 = 77;
 
 /// Runs the kill tests with `rounds` rounds in each domain, then random scripts beside Redis, schedules of
-/// threads, random sequences, threads under stress, the bank and the histories, then the long crash test, and
-/// a Sentinel; all of it in minutes if it `is_brief`, else in hours.
+/// threads, random sequences, threads under stress, the bank and the histories, then the long crash test,
+/// a Sentinel, and a guest on a served device; all of it in minutes if it `is_brief`, else in hours.
 pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::Result<()> {
     let extent = if is_brief { BRIEF } else { FULL };
     let rounds = rounds.unwrap_or(extent.rounds);
@@ -87,7 +91,17 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
         let mut lab = cargo(root, &["run", "--release", "--package", "tembo-lab", "--"]);
         step(name, lab.args(words))?;
     }
-    sentinel(root)
+    sentinel(root)?;
+    guest(root, extent.guests)
+}
+
+/// A file system on a served device, in a guest; minutes. Where no guest can run, that is no failure.
+fn guest(root: &Path, rounds: &str) -> anyhow::Result<()> {
+    if !crate::dax::can_boot() {
+        println!("==> guest: NOT RUN, for there is no qemu-system-x86_64 or no static busybox");
+        return Ok(());
+    }
+    crate::dax::run(root, &["--nbd", "--rounds", rounds])
 }
 
 /// A test of a package, in a release build.

@@ -17,14 +17,44 @@ const MARK: &str = "TEMBO ";
 pub(super) struct Machine {
     pub(super) kernel: PathBuf,
     pub(super) initramfs: PathBuf,
-    /// The NVDIMM.
-    pub(super) image: PathBuf,
-    /// The platform's caches survive too.
-    pub(super) eadr: bool,
+    pub(super) medium: Medium,
     /// What is made on the medium.
     pub(super) filesystem: String,
     /// Where the consoles are kept.
     pub(super) folder: PathBuf,
+}
+
+/// What the guest keeps its files on.
+pub(super) enum Medium {
+    /// A file of the host; with `eadr` the platform's caches survive too.
+    Nvdimm { image: PathBuf, eadr: bool },
+    /// A device that is served at this socket.
+    Nbd { device: &'static str, socket: PathBuf },
+}
+
+impl Medium {
+    /// The machine that has it, and its own words of the command line.
+    fn words(&self) -> (String, Vec<String>) {
+        match self {
+            Medium::Nvdimm { image, eadr } => {
+                let persistence = if *eadr { ",nvdimm-persistence=cpu" } else { "" };
+                let image = image.display();
+                let file = format!("share=on,mem-path={image},size={IMAGE_SIZE}");
+                let words = [
+                    "-object".to_owned(),
+                    format!("memory-backend-file,id=medium,{file}"),
+                    "-device".to_owned(),
+                    "nvdimm,id=nvdimm0,memdev=medium".to_owned(),
+                ];
+                (format!("pc,nvdimm=on{persistence}"), words.into())
+            }
+            Medium::Nbd { device, socket } => {
+                let uri = format!("nbd+unix:///{device}?socket={}", socket.display());
+                let drive = format!("file={uri},format=raw,if=virtio,discard=unmap");
+                ("pc".to_owned(), ["-drive".to_owned(), drive].into())
+            }
+        }
+    }
 }
 
 /// An NVDIMM that was never used.
@@ -43,18 +73,13 @@ pub(super) struct Guest {
 impl Machine {
     /// Boots; `words` go to the guest's init by the kernel's command line.
     pub(super) fn boot(&self, name: &str, words: &str) -> anyhow::Result<Guest> {
-        let persistence = if self.eadr { ",nvdimm-persistence=cpu" } else { "" };
-        let image = self.image.display();
+        let (kind, medium) = self.medium.words();
         let mut command = Command::new("qemu-system-x86_64");
         command
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
-            .args(["-machine", &format!("pc,nvdimm=on{persistence}")])
+            .args(["-machine", &kind])
             .args(["-m", "768M,slots=2,maxmem=4G"])
-            .arg("-object")
-            .arg(format!(
-                "memory-backend-file,id=medium,share=on,mem-path={image},size={IMAGE_SIZE}"
-            ))
-            .args(["-device", "nvdimm,id=nvdimm0,memdev=medium"])
+            .args(medium)
             .arg("-kernel")
             .arg(&self.kernel)
             .arg("-initrd")

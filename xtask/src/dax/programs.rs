@@ -25,12 +25,28 @@ pub(super) struct Programs {
 const TESTS: [(&str, &str); 3] =
     [("tembo-pmem", "flush_domain"), ("tembo-kv", "store"), ("tembo-cli", "kill")];
 
-/// Finds the host's programs and builds ours.
-pub(super) fn build(root: &Path, filesystem: &str) -> anyhow::Result<Programs> {
+/// The busybox of the host, which needs nothing else.
+pub(super) fn busybox() -> anyhow::Result<PathBuf> {
     let busybox = installed("busybox", "busybox-static")?;
     if !libraries(&busybox)?.is_empty() {
         bail!("busybox is not statically linked: apt-get install busybox-static");
     }
+    Ok(busybox)
+}
+
+/// Builds an example for a release; where it is.
+pub(super) fn example(root: &Path, package: &str, name: &str) -> anyhow::Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--package", package, "--example", name]).current_dir(root);
+    crate::ci::step("dax: build", &mut cargo)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(std::path::absolute(target.join("release/examples").join(name))?)
+}
+
+/// Finds the host's programs and builds ours.
+pub(super) fn build(root: &Path, filesystem: &str) -> anyhow::Result<Programs> {
+    let busybox = busybox()?;
     let ndctl = installed("ndctl", "ndctl")?;
     let mkfs = match filesystem {
         "xfs" => installed("mkfs.xfs", "xfsprogs")?,
@@ -41,9 +57,8 @@ pub(super) fn build(root: &Path, filesystem: &str) -> anyhow::Result<Programs> {
         command.args(words).current_dir(root);
         command
     };
-    let release = |words: &[&str]| crate::ci::step("dax: build", cargo(words).arg("--release"));
-    release(&["build", "--package", "tembo-cli"])?;
-    release(&["build", "--package", "tembo-torture", "--example", "dax_load"])?;
+    let tembo = std::path::absolute(crate::ci::build_tembo(root)?)?;
+    let load = example(root, "tembo-torture", "dax_load")?;
     let mut tests = Vec::new();
     for (package, test) in TESTS {
         let words = ["test", "--release", "--no-run", "--package", package, "--test", test];
@@ -54,10 +69,6 @@ pub(super) fn build(root: &Path, filesystem: &str) -> anyhow::Result<Programs> {
         let file = file.with_context(|| format!("building the test {test}:\n{text}"))?;
         tests.push((test, root.join(file)));
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let release = target.map_or_else(|| root.join("target"), PathBuf::from).join("release");
-    let tembo = std::path::absolute(release.join("tembo"))?;
-    let load = std::path::absolute(release.join("examples/dax_load"))?;
     Ok(Programs { busybox, ndctl, mkfs, tembo, load, tests })
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
+use super::chance::Chance;
 use super::guest::{Guest, Heard, Machine};
 
 /// Software emulation takes its time.
@@ -44,7 +45,7 @@ fn words(machine: &Machine, mode: &str, seed: u64, acked: u64) -> String {
 pub(super) struct Rounds<'m> {
     machine: &'m Machine,
     seed: u64,
-    random: u64,
+    chance: Chance,
     /// The last unit that a guest has called acknowledged.
     acked: u64,
     kills: u32,
@@ -53,7 +54,7 @@ pub(super) struct Rounds<'m> {
 
 impl Rounds<'_> {
     pub(super) fn new(machine: &Machine, seed: u64) -> Rounds<'_> {
-        Rounds { machine, seed, random: seed, acked: 0, kills: 0, kills_early: 0 }
+        Rounds { machine, seed, chance: Chance::new(seed), acked: 0, kills: 0, kills_early: 0 }
     }
 
     /// Boots on what the last kill has left, compares, goes on with the load, and kills at random.
@@ -63,10 +64,10 @@ impl Rounds<'_> {
         let guest =
             self.machine.boot(&name, &words(self.machine, "round", self.seed, self.acked))?;
         self.kills += 1;
-        if self.below(4) == 0 {
+        if self.chance.below(4) == 0 {
             self.kills_early += 1;
             guest.wait_for("MOUNTED", PATIENCE, &mut |_| {})?;
-            let delay = Duration::from_millis(self.below(1500));
+            let delay = Duration::from_millis(self.chance.below(1500));
             self.listen(&guest, Instant::now() + delay)?;
             self.hear_all(guest.kill()?)?;
             println!("    round {number}: killed {delay:?} after the mount, {}", self.state());
@@ -75,7 +76,7 @@ impl Rounds<'_> {
         let found = guest.wait_for("VERIFIED", PATIENCE, &mut |_| {})?;
         let before = self.acked;
         self.compare(&guest, &found)?;
-        let delay = Duration::from_millis(50 + self.below(6000));
+        let delay = Duration::from_millis(50 + self.chance.below(6000));
         self.listen(&guest, Instant::now() + delay)?;
         self.hear_all(guest.kill()?)?;
         println!(
@@ -140,14 +141,5 @@ impl Rounds<'_> {
 
     fn state(&self) -> String {
         format!("{} units acknowledged", self.acked)
-    }
-
-    /// SplitMix64.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
     }
 }

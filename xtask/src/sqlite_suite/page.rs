@@ -134,7 +134,11 @@ fn counts(text: &mut String, found: &[Found<'_>]) -> std::fmt::Result {
     line(text, "**all**", all)
 }
 
-fn line(text: &mut String, name: &str, [files, tests, passed, failed, missing]: [u32; 5]) -> std::fmt::Result {
+fn line(
+    text: &mut String,
+    name: &str,
+    [files, tests, passed, failed, missing]: [u32; 5],
+) -> std::fmt::Result {
     writeln!(text, "| {name} | {files} | {tests} | {passed} | {failed} | {missing} |")
 }
 

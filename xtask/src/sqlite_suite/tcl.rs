@@ -15,6 +15,9 @@ use crate::ci::step;
 /// Makes the VFS the default one.
 const DEFAULT: &str = include_str!("default.c");
 
+/// Removes a database with its log, and goes on with the test.
+const REMOVES: &str = include_str!("removes.tcl");
+
 /// How long one file may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -35,11 +38,14 @@ fn build(checkout: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     fs::write(&default, DEFAULT)?;
     if !folder.join("Makefile").is_file() {
         let mut configure = Command::new("sh");
-        configure.arg(checkout.join("configure")).args(["--enable-all", "--disable-readline"]);
-        step("configure (package tcl-dev)", configure.env("CFLAGS", "-O1 -w").current_dir(folder))?;
+        configure.arg(checkout.join("configure")).args(["--enable-all", "--enable-update-limit"]);
+        configure.arg("--quiet").env("CFLAGS", "-O1 -w").current_dir(folder);
+        step("configure (package tcl-dev)", &mut configure)?;
     }
+    fs::write(folder.join("removes.tcl"), REMOVES)?;
     let mut make = Command::new("make");
-    make.args(["testfixture", "OPTS=-DSQLITE_EXTRA_INIT=tembo_default"]).current_dir(folder);
+    make.args(["--silent", "testfixture", "OPTS=-DSQLITE_EXTRA_INIT=tembo_default"])
+        .current_dir(folder);
     step("build of testfixture", make.arg(format!("LIBS={} -ldl", default.display())))?;
     Ok(folder.join("testfixture"))
 }
@@ -107,7 +113,8 @@ fn over(
     let path = folder.join(format!("{name}.{vfs}.txt"));
     let out = File::create(&path).with_context(|| path.display().to_string())?;
     let mut command = Command::new(testfixture);
-    command.arg(test).current_dir(&work).env_remove("TEMBO_SQLITE_EXTENSION");
+    command.arg(folder.join("removes.tcl")).arg(test).current_dir(&work);
+    command.env_remove("TEMBO_SQLITE_EXTENSION");
     if let Some(extension) = extension {
         command.env("TEMBO_SQLITE_EXTENSION", extension);
     }
@@ -186,7 +193,8 @@ mod tests {
     #[test]
     fn what_the_interpreter_prints_is_read() {
         let text = "a-1.1... Ok\n! a-1.2 expected: [1]\n! a-1.2 got:      [2]\n";
-        let whole = format!("{text}1 errors out of 3 tests on h Linux\n!Failures on these tests: a-1.2\n");
+        let whole =
+            format!("{text}1 errors out of 3 tests on h Linux\n!Failures on these tests: a-1.2\n");
         assert_eq!(summary(&whole), Run { tests: 3, failed: vec!["a-1.2".into()] });
         assert_eq!(summary(text), Run { tests: 2, failed: vec!["a-1.2".into(), ENDED.into()] });
         let wanted = Run { tests: 3, failed: vec!["a-1.2".into()] };

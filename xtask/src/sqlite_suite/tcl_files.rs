@@ -33,16 +33,25 @@ pub(super) const GROUPS: [(&str, &str); 14] = [
          attach2 attach3 attach4 avtrans interrupt interrupt2 tkt3457 writecrash jrnlmode jrnlmode2 jrnlmode3 journal1 journal2 \
          journal3 shared shared2 shared3 shared4 shared6 shared7 shared8 shared9 sharedA sharedB",
     ),
-    ("triggers", "trigger1 trigger2 trigger3 trigger4 trigger5 trigger6 trigger7 trigger8 trigger9 triggerA triggerB triggerC triggerD triggerE triggerF triggerG triggerupfrom temptrigger e_droptrigger altertrig"),
+    (
+        "triggers",
+        "trigger1 trigger2 trigger3 trigger4 trigger5 trigger6 trigger7 trigger8 trigger9 triggerA triggerB triggerC triggerD triggerE triggerF triggerG triggerupfrom temptrigger e_droptrigger altertrig",
+    ),
     ("views", "view view2 view3 e_dropview"),
     (
         "VACUUM",
         "vacuum vacuum2 vacuum3 vacuum4 vacuum5 vacuum6 vacuum-into e_vacuum autovacuum autovacuum2 incrvacuum incrvacuum2 \
          incrvacuum3 pagesize bigrow securedel securedel2",
     ),
-    ("ALTER TABLE", "alter alter2 alter3 alter4 alterauth alterauth2 altercol alterdropcol alterdropcol2 alterlegacy alterqf altertab altertab2 altertab3"),
+    (
+        "ALTER TABLE",
+        "alter alter2 alter3 alter4 alterauth alterauth2 altercol alterdropcol alterdropcol2 alterlegacy alterqf altertab altertab2 altertab3",
+    ),
     ("foreign keys", "fkey1 fkey2 fkey3 fkey4 fkey5 fkey6 fkey7 fkey8 e_fkey"),
-    ("window functions", "window1 window2 window3 window4 window5 window6 window7 window8 window9 windowA windowB windowC windowD windowE windowerr windowpushd filter1 filter2"),
+    (
+        "window functions",
+        "window1 window2 window3 window4 window5 window6 window7 window8 window9 windowA windowB windowC windowD windowE windowerr windowpushd filter1 filter2",
+    ),
     ("WITH", "with1 with2 with3 with4 with5 with6 withM"),
     (
         "expressions, functions, JSON",
@@ -67,12 +76,30 @@ pub(super) const GROUPS: [(&str, &str); 14] = [
 
 /// What is not run.
 pub(super) const LEFT_OUT: [(&str, &str); 6] = [
-    ("pager*, wal*, mjournal", "they make and read journals and WAL files by path; here there are none"),
-    ("corrupt*, dbfuzz*, fts3corrupt*", "they write into the file by path, below SQLite; a pool has checksums and another format"),
-    ("crash*, ioerr*, diskfull, *fault*", "their VFSs stand on the unix VFS and count its calls; `tembo-lab crashtest` and the kill tests are for that"),
-    ("mmap*, syscall, sysfault, unixexcl, symlink*, win32*, nolock, shmlock, superlock", "about the unix or the Windows VFS itself"),
-    ("shell*, sqldiff1, zipfile*, rbu, session, recover", "about other programs and extensions than the engine"),
-    ("malloc*, speed*, soak, fuzz*, thread*", "memory that runs out, hours, or times: not about the VFS"),
+    (
+        "pager*, wal*, mjournal",
+        "they make and read journals and WAL files by path; here there are none",
+    ),
+    (
+        "corrupt*, dbfuzz*, fts3corrupt*",
+        "they write into the file by path, below SQLite; a pool has checksums and another format",
+    ),
+    (
+        "crash*, ioerr*, diskfull, *fault*",
+        "their VFSs stand on the unix VFS and count its calls; `tembo-lab crashtest` and the kill tests are for that",
+    ),
+    (
+        "mmap*, syscall, sysfault, unixexcl, symlink*, win32*, nolock, shmlock, superlock",
+        "about the unix or the Windows VFS itself",
+    ),
+    (
+        "shell*, sqldiff1, zipfile*, rbu, session, recover",
+        "about other programs and extensions than the engine",
+    ),
+    (
+        "malloc*, speed*, soak, fuzz*, thread*",
+        "memory that runs out, hours, or times: not about the VFS",
+    ),
 ];
 
 const REASONS: &str = include_str!("tcl.tsv");

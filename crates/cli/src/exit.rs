@@ -23,13 +23,16 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     }
     let exit = of(error);
     // If this fails, there is no other place to report it to.
-    let mut out = io::stderr().lock();
-    let _ = writeln!(out, "tembo: {error:#}");
-    let advice = exit.row().3;
-    if !advice.is_empty() {
-        let _ = writeln!(out, "  help: {advice} (exit code {})", exit.code());
-    }
+    let _ = io::stderr().lock().write_all(advised(&format!("{error:#}"), exit).as_bytes());
     exit
+}
+
+/// What has happened, and what to do.
+pub(crate) fn advised(what: &str, exit: Exit) -> String {
+    match exit.row().3 {
+        "" => format!("tembo: {what}\n"),
+        advice => format!("tembo: {what}\n  help: {advice} (exit code {})\n", exit.code()),
+    }
 }
 
 #[cfg(test)]

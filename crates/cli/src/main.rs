@@ -33,10 +33,13 @@ mod txn;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    match args::Cli::parse().command.run() {
+    let command = args::Cli::parse().command;
+    let watched = signals::of_files().context("watching signals");
+    match watched.and_then(|()| command.run()) {
         Ok(exit) => exit.into(),
         Err(error) => exit::report(&error).into(),
     }

@@ -6,6 +6,8 @@
 
 #[path = "bad_input/access.rs"]
 mod access;
+#[path = "bad_input/files.rs"]
+mod files;
 #[path = "driver/folder.rs"]
 mod folder;
 #[path = "bad_input/logs.rs"]

@@ -695,6 +695,17 @@ impl Store {
         self.handle.shared.region().is_read_only()
     }
 
+    /// Finds out whether another program has removed a file of the pool since it was opened, or cut it short. Asks the system
+    /// only. A store in memory has no files.
+    ///
+    /// # Errors
+    /// [`Error::Region`] with [`pmem::Error::Removed`](tembo_pmem::Error::Removed): what is committed goes with this process,
+    /// and can be saved until then by a [backup](Store::save); with
+    /// [`pmem::Error::Truncated`](tembo_pmem::Error::Truncated): to go on reading ends the process, by SIGBUS.
+    pub fn check_files(&self) -> Result<(), Error> {
+        Ok(self.handle.shared.region().check_files()?)
+    }
+
     /// For parts of the crate that stand above it.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle

@@ -58,6 +58,11 @@ pub trait DiskFile: Send + Sync {
         Ok(self.len()? == 0)
     }
 
+    /// Whether the file has a name still. One that has none is gone when it is closed.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Fills `buffer` from `offset`; `UnexpectedEof` when the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 

@@ -131,10 +131,17 @@ pub enum Error {
         /// What failed.
         cause: String,
     },
-    /// No space on the disk: writes are refused, reads go on.
-    #[error("the disk of {path} is full", path = path.display())]
+    /// No space on the disk, or none for the file, by a quota or the process's limit of file sizes: writes are refused,
+    /// reads go on.
+    #[error("the disk of {path} is full, or the file may not be larger", path = path.display())]
     DiskFull {
         /// The file that could not be written.
+        path: PathBuf,
+    },
+    /// Another program has removed the file while it was open: what it holds goes with this process.
+    #[error("{path} was removed while it was open", path = path.display())]
+    Removed {
+        /// The file.
         path: PathBuf,
     },
     /// The process is a child of the one that opened the pool. Open the pool in one process only; the child may
@@ -194,9 +201,9 @@ impl Error {
     /// Wraps an answer of the operating system; a full disk becomes its own error.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Error::DiskFull { path: path.to_owned() }
-            }
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Error::DiskFull { path: path.to_owned() },
             _ => Error::Io { action, path: path.to_owned(), source },
         }
     }

@@ -40,7 +40,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::WatchedFile;
-use crate::format::LogHeader;
+use crate::file_check::check_file;
+use crate::format::{LOG_HEADER_SIZE, LogHeader};
 use crate::frees::FreeMarks;
 use crate::header::Slots;
 use crate::mapping::{Mapping, PAGE};
@@ -333,6 +334,13 @@ impl RedoLog {
     /// When space was freed.
     pub(crate) fn frees(&self) -> &Arc<FreeMarks> {
         &self.frees
+    }
+
+    /// Whether the log's file has a name, and all of the ring.
+    pub(crate) fn check_file(&self) -> Result<(), Error> {
+        // Before the file is measured, which is extended first.
+        let size = LOG_HEADER_SIZE + self.ring.capacity();
+        check_file(self.ring.file.as_ref(), &self.path, size)
     }
 
     /// Bytes of the ring in use, and of the ring.

@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 mod create;
+mod files;
 mod grow;
 mod hints;
 mod hole;

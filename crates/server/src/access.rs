@@ -8,6 +8,8 @@ pub(crate) enum Access {
     Open,
     /// Read: the pool is only read.
     ReadOnlyPool,
+    /// Read: another program has removed a file of the pool, and what is written would be gone with the process.
+    Removed,
     /// Read: the store follows a primary.
     Replica,
     /// Nothing: the store follows a primary, and does not hold all of a version yet.

@@ -260,11 +260,13 @@ fn refused(error: &BackupError) -> Failure {
 }
 
 fn text(error: &BackupError) -> String {
-    use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use std::io::ErrorKind::{
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
     let code = match error {
-        BackupError::Exists { .. } => "EXISTS",
+        BackupError::Exists { .. } | BackupError::InTheWay { .. } => "EXISTS",
         BackupError::Io { source, .. } => match source.kind() {
-            StorageFull | QuotaExceeded => "DISKFULL",
+            StorageFull | QuotaExceeded | FileTooLarge => "DISKFULL",
             PermissionDenied | ReadOnlyFilesystem => "NOPERM",
             _ => "ERR",
         },

@@ -178,9 +178,12 @@ impl<'s> Dataset<'s> {
         self.access
     }
 
-    /// From here on clients may do this. On a replica keys expire by what its primary does.
+    /// From here on clients may do this. On a replica keys expire by what its primary does. A file that was removed does not
+    /// come back.
     pub(crate) fn set_access(&mut self, access: Access) {
-        self.access = access;
+        if self.access != Access::Removed {
+            self.access = access;
+        }
         self.known_ends.forget();
         // If it is not written, the commit of the turn fails.
         if self.write_back().is_ok() {

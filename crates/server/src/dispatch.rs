@@ -11,7 +11,9 @@ use crate::command::{
 use crate::effects::{begin_effects, end_effects};
 use crate::event_class::Classes;
 use crate::evict::make_room;
-use crate::failure::{Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA};
+use crate::failure::{
+    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA, REMOVED,
+};
 use crate::invalidate::{Changed, invalidate};
 use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
@@ -121,19 +123,21 @@ fn make_room_first(context: &mut Context<'_, '_>, reply: &mut Reply) -> Result<(
 /// Why the client may not have the command executed or queued, if it may not.
 #[inline]
 fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
-    if context.data.access() != Access::Open
-        && let Some(text) = access_refusal(context.data.access(), command)
-    {
-        return Some(text.as_bytes().to_vec());
+    let writes_later = || {
+        command.name == "exec" && context.session.multi.as_ref().is_some_and(|multi| multi.writes)
+    };
+    let access = context.data.access();
+    if access != Access::Open {
+        let writes = command.has(WRITE) || access == Access::Removed && writes_later();
+        if let Some(text) = access_refusal(access, command, writes) {
+            return Some(text.as_bytes().to_vec());
+        }
     }
     if context.shared.is_over_memory && command.has(DENY_OOM) {
         return Some(OUT_OF_MEMORY.as_bytes().to_vec());
     }
-    let writes_later = || {
-        command.name == "exec" && context.session.multi.as_ref().is_some_and(|multi| multi.writes)
-    };
     if context.shared.lacks_replicas()
-        && context.data.access() == Access::Open
+        && access == Access::Open
         && (command.has(WRITE) || writes_later())
     {
         return Some(NO_REPLICAS.as_bytes().to_vec());
@@ -155,10 +159,11 @@ fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
 
 /// Why clients may not execute the command, if they may not.
 #[cold]
-fn access_refusal(access: Access, command: &Command) -> Option<&'static str> {
+fn access_refusal(access: Access, command: &Command, writes: bool) -> Option<&'static str> {
     match access {
-        Access::ReadOnlyPool if command.has(WRITE | SAVE) => Some(READ_ONLY),
-        Access::Replica if command.has(WRITE) => Some(READ_ONLY_REPLICA),
+        Access::ReadOnlyPool if writes || command.has(SAVE) => Some(READ_ONLY),
+        Access::Removed if writes || command.has(SAVE) => Some(REMOVED),
+        Access::Replica if writes => Some(READ_ONLY_REPLICA),
         Access::Loading if command.has(READ | WRITE | SAVE) => Some(LOADING),
         _ => None,
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tembo_kv::{Progress, Store};
 
+use crate::access::Access;
 use crate::acl::Acl;
 use crate::backup::Backups;
 use crate::clock::Clock;
@@ -123,7 +124,12 @@ impl<'s> EventLoop<'s> {
         while !self.shutdown.load(Ordering::Relaxed) && !self.turns.shared.shutdown {
             self.step()?;
         }
-        Ok(())
+        self.look_at_files()?;
+        match self.turns.data.access() {
+            // That the server ends well would say that what was acknowledged is kept.
+            Access::Removed => Ok(self.turns.data.store().check_files()?),
+            _ => Ok(()),
+        }
     }
 
     /// Waits, and runs one turn.
@@ -165,6 +171,10 @@ impl<'s> EventLoop<'s> {
     /// Applies what the primary has sent.
     fn follow(&mut self) -> Result<(), Error> {
         let Turns { data, shared, .. } = &mut self.turns;
+        if data.access() == Access::Removed {
+            // What was applied would be acknowledged.
+            return Ok(());
+        }
         let now_ms = shared.clock.steady_ms;
         let (settings, port, tls) = (&shared.settings, shared.port, &shared.tls_of_link);
         let greeting = || Greeting { tls: tls.clone(), ..settings.greeting(port) };
@@ -305,6 +315,7 @@ impl<'s> EventLoop<'s> {
         self.tick_ms = self.turns.clock().steady_ms + TICK_MS;
         self.turns.shared.stats.sample(self.turns.clock().steady_ms);
         self.turns.shared.observed.clock.refine();
+        self.look_at_files()?;
         self.turns.shared.take_report(self.turns.data.store());
         self.turns.data.ask_footprint();
         self.turns.recount_clients();
@@ -320,9 +331,24 @@ impl<'s> EventLoop<'s> {
         Ok(())
     }
 
+    /// Of a pool of which a file was removed nothing is changed any more, and what it holds can be saved. One that was cut short
+    /// cannot be read.
+    fn look_at_files(&mut self) -> Result<(), Error> {
+        let data = &mut self.turns.data;
+        match data.store().check_files() {
+            Err(tembo_kv::Error::Region(tembo_kv::pmem::Error::Removed { .. })) => {
+                if !matches!(data.access(), Access::ReadOnlyPool | Access::Removed) {
+                    data.set_access(Access::Removed);
+                }
+                Ok(())
+            }
+            looked => Ok(looked?),
+        }
+    }
+
     /// Once a second: gives up versions older than `retain-seconds`.
     fn keep_the_past(&mut self) -> Result<(), Error> {
-        if self.turns.data.is_read_only() {
+        if matches!(self.turns.data.access(), Access::ReadOnlyPool | Access::Removed) {
             return Ok(());
         }
         let shared = &mut self.turns.shared;

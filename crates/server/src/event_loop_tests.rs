@@ -13,6 +13,8 @@ use crate::latency::Stage;
 use crate::listener::Inherited;
 use rustix::net::RecvFlags;
 
+#[path = "event_loop_expiry_tests.rs"]
+mod expiries;
 #[path = "event_loop_join_tests.rs"]
 mod joins;
 #[path = "event_loop_put_off_tests.rs"]

@@ -71,6 +71,9 @@ pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory
 /// The server was started to read its pool only.
 pub(crate) const READ_ONLY: &str =
     "READONLY You can't write against a server that serves its pool read-only.";
+/// A file of the pool was removed while the server runs.
+pub(crate) const REMOVED: &str = "MISCONF a file of the pool was removed: what is written would be gone with the server. \
+     Save what it holds (TEMBO.BACKUP, a replica), then stop it.";
 /// Fewer replicas have been heard of than the operator wants.
 pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// The server is a replica.

@@ -67,7 +67,7 @@ fn of_server(error: &server::Error) -> Option<Exit> {
 
 fn of_backup(error: &kv::BackupError) -> Option<Exit> {
     match error {
-        kv::BackupError::Exists { .. } => Some(Exit::Exists),
+        kv::BackupError::Exists { .. } | kv::BackupError::InTheWay { .. } => Some(Exit::Exists),
         kv::BackupError::Io { source, .. } => of_io(source),
         kv::BackupError::NotABackup { .. } | kv::BackupError::Damaged { .. } => {
             Some(Exit::BackupDamaged)
@@ -175,6 +175,7 @@ fn of_pmem(error: &pmem::Error) -> Option<Exit> {
         pmem::Error::LogMissing { .. } => Some(Exit::LogMissing),
         pmem::Error::LogForeign { .. } => Some(Exit::LogForeign),
         pmem::Error::LogDamaged { .. } => Some(Exit::LogDamaged),
+        pmem::Error::Removed { .. } => Some(Exit::Removed),
         pmem::Error::Poisoned { .. } => Some(Exit::Poisoned),
         pmem::Error::DiskFull { .. } => Some(Exit::DiskFull),
         pmem::Error::EmulationLost { .. } => Some(Exit::EmulationLost),
@@ -188,7 +189,9 @@ fn of_io(error: &io::Error) -> Option<Exit> {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Some(Exit::NoPermission)
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Exit::DiskFull),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Some(Exit::DiskFull)
+        }
         io::ErrorKind::AddrInUse => Some(Exit::AddressInUse),
         _ => None,
     }

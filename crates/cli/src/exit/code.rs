@@ -46,6 +46,8 @@ pub(crate) enum Exit {
     NotADatabase,
     FileBusy,
     Unordered,
+    Removed,
+    LostPage,
     Interrupted,
     /// What a program ended with that was run.
     Program(u8),
@@ -81,7 +83,7 @@ const TABLE: &[Row] = &[
         Exit::Truncated,
         7,
         "the pool is shorter than it says",
-        "nothing was changed; it was copied in part, so copy it again or restore a backup",
+        "nothing was changed; it was copied in part or cut short, so copy it again or restore a backup",
     ),
     (
         Exit::LogMissing,
@@ -108,7 +110,12 @@ const TABLE: &[Row] = &[
         "a sync failed: nothing more could be promised",
         "look at the disk (dmesg), then start again: under --sync always, what was acknowledged is there",
     ),
-    (Exit::DiskFull, 13, "the disk is full", "free some space and start again"),
+    (
+        Exit::DiskFull,
+        13,
+        "the disk is full",
+        "free some space, or raise the limit (a quota, ulimit -f), and start again",
+    ),
     (Exit::PoolFull, 14, "the pool is full", "remove keys, or raise --size-max"),
     (
         Exit::NoPermission,
@@ -242,6 +249,18 @@ const TABLE: &[Row] = &[
         42,
         "the keys of the pool have no order, and this needs ranges of them",
         "the pool was left as it is; make another without `--index hash`: a backup of this one can be restored into it",
+    ),
+    (
+        Exit::Removed,
+        43,
+        "a file of the pool was removed while it was open",
+        "what the pool held is in no file any more: restore a backup",
+    ),
+    (
+        Exit::LostPage,
+        44,
+        "a page of the pool could not be read",
+        "another program has cut its file short, or its disk fails (dmesg): see to that, then start again",
     ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];

@@ -123,7 +123,7 @@ fn a_disk_for_backups_that_becomes_full() {
 }
 
 /// Writes keys until the server refuses one; how many it took.
-fn fill(client: &mut Client, count_max: usize) -> usize {
+pub(super) fn fill(client: &mut Client, count_max: usize) -> usize {
     for number in 0..count_max {
         match client.call(&[b"SET", &key(number), &value(number)]).unwrap() {
             Reply::Simple(_) => {}

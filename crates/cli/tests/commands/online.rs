@@ -235,6 +235,48 @@ fn what_a_server_refuses_has_an_exit_code() {
     assert_eq!(run(&["backup", "--server", "127.0.0.1:1", "whole"]).status.code(), Some(33));
 }
 
+/// Other programs can write to the folder of backups, too.
+#[test]
+fn what_lies_in_the_way_of_a_backup_is_not_written_to_and_not_waited_for() {
+    let place = Place::new();
+    let server = place.setup().start();
+    let mut client = server.client();
+    client.call(&words("SET a 1")).unwrap();
+    let pipe = |path: PathBuf| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    pipe(place.backup("pipe.partial"));
+    let outside = place.file("outside");
+    std::fs::write(&outside, "of another program").unwrap();
+    std::os::unix::fs::symlink(&outside, place.backup("link.partial")).unwrap();
+    std::os::unix::fs::symlink(place.file("none"), place.backup("dangling.partial")).unwrap();
+    std::fs::create_dir(place.backup("folder.partial")).unwrap();
+    for name in ["pipe", "link", "dangling", "folder"] {
+        let refused = backup(&server, &[name]);
+        assert_eq!(refused.status.code(), Some(28), "{name}: {refused:?}");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(text.contains("is in the way"), "{name}: {text}");
+        assert!(!place.backup(name).exists(), "{name}");
+    }
+    assert_eq!(std::fs::read(&outside).unwrap(), b"of another program");
+    assert!(!place.file("none").exists());
+    // The event loop itself looks at the backup since which another is to tell.
+    pipe(place.backup("since"));
+    assert_eq!(backup(&server, &["part", "--since", "since"]).status.code(), Some(26));
+    // The other name of a whole backup, which a crash has left, is given up.
+    assert!(backup(&server, &["whole"]).status.success());
+    let before = std::fs::read(place.backup("whole")).unwrap();
+    std::fs::hard_link(place.backup("whole"), place.backup("next.partial")).unwrap();
+    client.call(&words("SET b 2")).unwrap();
+    assert!(backup(&server, &["next"]).status.success());
+    assert_eq!(std::fs::read(place.backup("whole")).unwrap(), before);
+    assert_eq!(place.restored("b.pool", &["next"]).len(), 2);
+    // Nothing keeps the version of a backup that was refused.
+    let Reply::Bulk(info) = client.call(&words("INFO persistence")).unwrap() else { panic!() };
+    assert!(!String::from_utf8(info).unwrap().contains("backup under way"));
+    assert!(server.stop().success());
+}
+
 #[test]
 fn a_backup_of_a_server_that_was_killed_is_gone_on_with() {
     let place = Place::new();

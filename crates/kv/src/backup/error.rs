@@ -15,6 +15,13 @@ pub enum BackupError {
         /// What exists.
         path: PathBuf,
     },
+    /// Where the backup is written until it is whole, lies something else than what a backup has begun: a link, a pipe, a
+    /// folder. It was left as it is.
+    #[error("{} is in the way, and is no file that a backup has begun: remove it", path.display())]
+    InTheWay {
+        /// What is in the way.
+        path: PathBuf,
+    },
     /// It was told to stop; the same backup goes on where it ended.
     #[error("the backup {} was interrupted", path.display())]
     Interrupted {

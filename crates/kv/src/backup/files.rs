@@ -1,6 +1,11 @@
 //! The files of a backup: their names, and errors with the path.
 
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use tembo_pmem::open_plain;
 
 use super::error::BackupError;
 
@@ -14,6 +19,24 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+/// Opens the file that a backup is written to until it is whole; makes it if it is not there. Other programs may write to the
+/// folder: a pipe would make the backup wait, and a link lead it to another file.
+pub(super) fn open_partial(path: &Path) -> Result<File, BackupError> {
+    let opened = open_plain(path, OpenOptions::new().write(true).create(true), false);
+    let file = match opened {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            return Err(BackupError::InTheWay { path: path.to_owned() });
+        }
+        opened => io(path, opened)?,
+    };
+    if io(path, file.metadata())?.nlink() == 1 {
+        return Ok(file);
+    }
+    // The other name is that of a whole backup, which had got it when the process ended.
+    io(path, std::fs::remove_file(path))?;
+    io(path, OpenOptions::new().write(true).create_new(true).open(path))
 }
 
 /// Gives a finished file its name, unless something has it, durably.

@@ -1,9 +1,10 @@
 //! Reading a backup: what it says is taken for true only when the checksum of its block is right.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use tembo_pmem::open_plain;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::error::BackupError;
@@ -37,11 +38,14 @@ pub(super) struct Entry<'b> {
 
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Reader, BackupError> {
-        let file = io(path, File::open(path))?;
+        let not_one = || BackupError::NotABackup { path: path.to_owned() };
+        let file = match open_plain(path, OpenOptions::new().read(true), true) {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(not_one()),
+            opened => io(path, opened)?,
+        };
         let size = io(path, file.metadata())?.len();
         let mut file = BufReader::with_capacity(1 << 20, file);
         let mut bytes = [0; HEADER_SIZE];
-        let not_one = || BackupError::NotABackup { path: path.to_owned() };
         file.read_exact(&mut bytes).map_err(|_| not_one())?;
         let header = Header::read_from_bytes(&bytes).map_err(|_| not_one())?;
         if header.magic.get() != MAGIC {
@@ -127,7 +131,7 @@ impl Reader {
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), BackupError> {
         match self.file.read_exact(bytes) {
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Err(self.damaged("a trailer: the file was cut off"))
             }
             read => io(&self.path, read),

@@ -1,6 +1,5 @@
 //! Taking a backup.
 
-use std::fs::OpenOptions;
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -8,7 +7,7 @@ use std::path::Path;
 use tembo_index::{Direction, Period, Range, Value};
 
 use super::error::BackupError;
-use super::files::{beside, io, publish};
+use super::files::{beside, io, open_partial, publish};
 use super::format::{Header, KIND_PART, KIND_PUT, KIND_REMOVED, KIND_WHOLE, MAGIC, VERSION};
 use super::info::BackupInfo;
 use super::reader::{Reader, take_entry};
@@ -66,7 +65,7 @@ impl Store {
     /// Durability point: when it returns.
     ///
     /// # Errors
-    /// [`BackupError::Exists`]; [`Error::NotRetained`](crate::Error::NotRetained), [`Error::NoSuchName`](crate::Error::NoSuchName) of the version since which it is to be;
+    /// [`BackupError::Exists`]; [`BackupError::InTheWay`]; [`Error::NotRetained`](crate::Error::NotRetained), [`Error::NoSuchName`](crate::Error::NoSuchName) of the version since which it is to be;
     /// [`Error::ReadOnly`](crate::Error::ReadOnly) if its version is to be kept under a name; [`BackupError::Interrupted`] if `progress` breaks.
     pub fn save(
         &self,
@@ -87,6 +86,8 @@ impl Store {
         };
         let since = before.as_ref().map(Snapshot::version);
         let partial = beside(path, ".partial");
+        // Before a version is kept for it.
+        let mut file = open_partial(&partial)?;
         let (version, position) = match self.interrupted(&partial, since) {
             Some((version, position)) => (version, position),
             // The handle keeps it, for this process.
@@ -94,8 +95,6 @@ impl Store {
             None => (self.save_snapshot(UNDER_WAY)?, Position::default()),
         };
         let snapshot = self.snapshot_at(version)?;
-        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&partial);
-        let mut file = io(&partial, open)?;
         io(&partial, file.set_len(position.so_far.bytes))?;
         io(&partial, file.seek(SeekFrom::End(0)))?;
         let identity = self.identity();

@@ -172,6 +172,11 @@ impl Logged {
         is_written
     }
 
+    /// Whether the log's file has a name and its length, see [`check_files`](crate::Region::check_files).
+    pub(crate) fn check_file(&self) -> Result<(), Error> {
+        self.log.check_file()
+    }
+
     /// Fills in what the log knows.
     pub(crate) fn report(&self, report: &mut Report) {
         let totals = &self.log.totals;

@@ -149,6 +149,10 @@ impl DiskFile for OsFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }

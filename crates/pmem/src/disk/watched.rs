@@ -59,6 +59,10 @@ impl DiskFile for WatchedFile {
         self.file.len()
     }
 
+    fn has_name(&self) -> io::Result<bool> {
+        self.file.has_name()
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_at(buffer, offset)
     }

@@ -6,7 +6,6 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::group::{LogKind, Place, Walk};
 use super::last::keep_last;
-use super::sync::is_full;
 use super::{Checkpoint, Failure, RedoLog};
 use crate::disk::Runs;
 use crate::mapping::PAGE;
@@ -109,10 +108,9 @@ impl RedoLog {
             return Err(error);
         }
         keep_last(&mut lines);
-        let written = self.write_lines(bytes, &lines).map_err(|e| match is_full(&e) {
-            true => Error::DiskFull { path: self.pool_path.clone() },
-            false => Error::io("checkpoint", &self.pool_path, e),
-        })?;
+        let written = self
+            .write_lines(bytes, &lines)
+            .map_err(|e| Error::io("checkpoint", &self.pool_path, e))?;
         self.totals.pool_bytes.fetch_add(written, Ordering::Relaxed);
         self.totals.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(through)

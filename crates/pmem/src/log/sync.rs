@@ -1,8 +1,8 @@
 //! Writing the tail and waiting for the disk: what a sync does.
 
+use std::mem;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::{io, mem};
 
 use super::second_sync::sync_extents;
 use super::{RedoLog, State};
@@ -133,9 +133,4 @@ impl RedoLog {
         self.notify(&state);
         (state, result)
     }
-}
-
-/// Whether the system says that there is no space.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -14,7 +14,7 @@ use crate::command::{ADMIN, Context, DENY_OOM, READ, REPLICATED, SAVE, WRITE};
 use crate::commands::facts::{Facts, ForScripts};
 use crate::dispatch::{Found, execute, lookup, note_keys};
 use crate::failure::{
-    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, Outcome, READ_ONLY, READ_ONLY_REPLICA,
+    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, Outcome, READ_ONLY, READ_ONLY_REPLICA, REMOVED,
 };
 use crate::lua::{Engine, Host, Interruption, Outcome as Ended, Returned, ScriptFlags};
 use crate::permission::{Place, refusal};
@@ -229,6 +229,7 @@ impl Caller<'_, '_, '_> {
         }
         match self.context.data.access() {
             Access::ReadOnlyPool if writes => return Err(READ_ONLY.to_owned()),
+            Access::Removed if writes => return Err(REMOVED.to_owned()),
             Access::Replica if writes => return Err(READ_ONLY_REPLICA.to_owned()),
             Access::Open if writes && self.context.shared.lacks_replicas() => {
                 return Err(NO_REPLICAS.to_owned());

@@ -184,6 +184,16 @@ fn store(text: &mut Exposition, data: &Dataset<'_>, shared: &Shared) {
         ("tembo_log_used_bytes", "Bytes of the redo log in use.", report.log.used_bytes),
         ("tembo_log_capacity_bytes", "Bytes that it can hold.", report.log.capacity_bytes),
         ("tembo_recovering", "Work of the last recovery is left.", u64::from(report.recovering)),
+        (
+            "tembo_emulated",
+            "Persistent memory is only emulated: a power failure takes it.",
+            u64::from(report.emulated),
+        ),
+        (
+            "tembo_files_removed",
+            "A file of the pool was removed: writes are refused.",
+            u64::from(data.access() == Access::Removed),
+        ),
     ] {
         text.single(name, Gauge, help, value);
     }

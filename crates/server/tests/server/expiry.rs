@@ -1,11 +1,13 @@
 //! Expiry: at once for readers, in the turn's step for the store, across restarts, seen by WATCH.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tembo_kv::{Options, Store};
+use tembo_server::Config;
 
-use crate::client::{Client, Running, wait_until};
+use crate::client::{Client, Running, encode, wait_until};
 
 /// Lets a time run out, which no machine is too slow for.
 fn pass(millis: u64) {
@@ -58,6 +60,86 @@ fn many_keys_expire_and_the_index_is_left_empty() {
     assert!(info.contains(&format!("keys={left},expires={kept},")), "{info}");
     client.call("FLUSHDB");
     assert!(!client.call("INFO keyspace").contains("db0"));
+}
+
+/// A field of INFO.
+fn info(client: &mut Client, name: &str) -> u64 {
+    let text = client.call("INFO everything");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap().trim_end().parse().unwrap()
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// Sets so many keys, all of which expire in the second before `due_ms`.
+fn set_keys(client: &mut Client, count: u64, due_ms: u64) {
+    const TOGETHER: u64 = 1000;
+    for first in (0..count).step_by(TOGETHER as usize) {
+        let numbers = first..count.min(first + TOGETHER);
+        let mut bytes = Vec::new();
+        for number in numbers.clone() {
+            let (key, due_ms) = (format!("key:{number}"), (due_ms - number % 1000).to_string());
+            bytes.extend(encode(&[b"SET", key.as_bytes(), b"value", b"PXAT", due_ms.as_bytes()]));
+        }
+        client.send(&bytes);
+        numbers.for_each(|number| assert_eq!(client.reply(), "+OK\r\n", "{number}"));
+    }
+}
+
+/// A client that asks one thing after another until it is to stop: how many replies it got.
+fn ask(mut client: Client, name: &str, is_over: &AtomicBool) -> u64 {
+    let mut asked = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        asked += 1;
+        assert_eq!(client.call(&format!("INCR own:{name}")), format!(":{asked}\r\n"));
+        assert_eq!(client.call(&format!("GET key:{asked}")), "$-1\r\n");
+    }
+    2 * asked
+}
+
+/// A million keys that were due together held clients for most of a second. They leave a thousand a turn at most, and what has
+/// arrived is executed in each turn. `TEMBO_EXPIRING`: so many keys.
+#[test]
+fn keys_that_expire_together_leave_beside_clients_and_give_their_space_back() {
+    const CLIENTS: u64 = 4;
+    let wanted = std::env::var("TEMBO_EXPIRING").ok().and_then(|count| count.parse().ok());
+    let count: u64 = wanted.unwrap_or(20_000);
+    let config = Config { debug: true, ..Config::default() };
+    let server = Running::with(config);
+    let mut client = server.client();
+    wait_until("recovery", || info(&mut client, "tembo_recovering"), |recovering| *recovering == 0);
+    assert_eq!(client.call("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+    let before = info(&mut client, "tembo_used_bytes");
+    let due_ms = now_ms() + 10_000 + count / 10;
+    set_keys(&mut client, count, due_ms);
+    let full = info(&mut client, "tembo_used_bytes");
+    assert!(now_ms() + 1000 < due_ms, "keys were due before all were there");
+    pass(due_ms + 1 - now_ms());
+    assert_eq!(info(&mut client, "expired_keys"), 0);
+    let is_over = AtomicBool::new(false);
+    let replies: u64 = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let (client, is_over) = (server.client(), &is_over);
+                scope.spawn(move || ask(client, &number.to_string(), is_over))
+            })
+            .collect();
+        assert_eq!(client.call("DEBUG SET-ACTIVE-EXPIRE 1"), "+OK\r\n");
+        while info(&mut client, "expired_keys") < count {
+            pass(1);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        asking.into_iter().map(|asking| asking.join().unwrap()).sum()
+    });
+    // Of a turn that removes a thousand at most each client can be answered once; most turns remove fewer.
+    println!("{count} keys have expired beside {replies} replies to others");
+    assert!(replies >= count / 10_000, "{replies} replies beside {count} keys");
+    assert_eq!(client.call("DBSIZE"), format!(":{CLIENTS}\r\n"));
+    // An index keeps some of the nodes that it had.
+    let is_given_back = |used: &u64| used - before < (full - before) / 10;
+    wait_until("the space", || info(&mut client, "tembo_used_bytes").max(before), is_given_back);
 }
 
 #[test]

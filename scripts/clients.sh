@@ -10,8 +10,9 @@ PATH="$PWD/target/bin:$PATH"
 folder=$(mktemp -d target/clients.XXXXXX)
 "$TEMBO" serve --pool "$folder/clients.pool" --domain logged --port 0 --memcached-port 0 --metrics-port 0 >"$folder/ready" &
 server=$!
-# On every way out: a server that is still there is ours.
-trap 'kill -9 "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT INT TERM
+exporter=
+# On every way out: what is still there is ours.
+trap 'kill -9 $server $exporter 2>/dev/null || true; rm -rf "$folder"' EXIT INT TERM
 
 tries=0
 until grep -q 'ready at' "$folder/ready"; do
@@ -35,6 +36,19 @@ echo "==> Prometheus, tembo top"
 target/venv/bin/python tests/clients/test_prometheus.py "$TEMBO_METRICS"
 "$TEMBO" top "127.0.0.1:$TEMBO_PORT" --once >"$folder/top"
 grep -q '^commands ' "$folder/top"
+if command -v prometheus-redis-exporter >/dev/null; then
+    echo "==> redis_exporter"
+    exporter_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    prometheus-redis-exporter --redis.addr="redis://127.0.0.1:$TEMBO_PORT" --web.listen-address="127.0.0.1:$exporter_port" \
+        2>"$folder/exporter" &
+    exporter=$!
+    target/venv/bin/python tests/clients/test_exporter.py "http://127.0.0.1:$exporter_port/metrics" "$TEMBO_METRICS"
+    kill "$exporter"
+    wait "$exporter" 2>/dev/null || true
+    exporter=
+else
+    echo "SKIPPED: redis_exporter is not installed (apt install prometheus-redis-exporter)"
+fi
 # The tool is called memcapable, or memccapable in the newer fork that Debian has.
 memcapable=$(command -v memcapable || command -v memccapable || true)
 if [ -n "$memcapable" ]; then

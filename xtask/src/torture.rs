@@ -23,6 +23,8 @@ struct Extent {
     stress: &'static str,
     /// Random scripts that a Redis and the server are given.
     seeds: &'static str,
+    /// Keys that expire in one second.
+    expiring: &'static str,
     /// Transfers of the bank, and programs on a heap.
     transfers: &'static str,
     /// The same on a disk, where each waits for the disk.
@@ -45,6 +47,7 @@ const FULL: Extent = Extent {
     sequences: "50",
     stress: "10",
     seeds: "2000",
+    expiring: "1000000",
     transfers: "1000000",
     disk_transfers: "100000",
     kills: "100",
@@ -62,6 +65,7 @@ const BRIEF: Extent = Extent {
     sequences: "1",
     stress: "1",
     seeds: "12",
+    expiring: "20000",
     transfers: "20000",
     disk_transfers: "2000",
     kills: "10",
@@ -70,12 +74,15 @@ const BRIEF: Extent = Extent {
     images: "20000",
 };
 
-/// What `scripts/sentinel.sh` exits with where there is no Sentinel, and none can be installed.
+/// Scripts that run programs of others over several servers, and the package of the program.
+const SCRIPTS: [(&str, &str); 2] = [("sentinel", "redis-sentinel"), ("twemproxy", "nutcracker")];
+
+/// What such a script exits with where the program is not there, and cannot be installed.
 const NOT_INSTALLED: i32 = 77;
 
 /// Runs the kill tests with `rounds` rounds in each domain, then random scripts beside Redis, schedules of
 /// threads, random sequences, threads under stress, the bank and the histories, then the long crash test,
-/// a Sentinel, and a guest on a served device; all of it in minutes if it `is_brief`, else in hours.
+/// a Sentinel, a proxy, and a guest on a served device; all of it in minutes if it `is_brief`, else in hours.
 pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::Result<()> {
     let extent = if is_brief { BRIEF } else { FULL };
     let rounds = rounds.unwrap_or(extent.rounds);
@@ -91,7 +98,7 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
         let mut lab = cargo(root, &["run", "--release", "--package", "tembo-lab", "--"]);
         step(name, lab.args(words))?;
     }
-    sentinel(root)?;
+    SCRIPTS.iter().try_for_each(|one| script(root, *one))?;
     guest(root, extent.guests)
 }
 
@@ -144,6 +151,7 @@ fn test_runs(extent: &Extent, rounds: &str) -> Vec<TestRun> {
     let schedules = ("TEMBO_SCHEDULES", extent.schedules);
     let sequences = ("TEMBO_SEQUENCES", extent.sequences);
     let stress = ("TEMBO_STRESS", extent.stress);
+    let expiring = ("TEMBO_EXPIRING", extent.expiring);
     let of_kills = Some("kill");
     vec![
         run("kill test", "tembo-cli", "kill", None, true, kills),
@@ -162,26 +170,28 @@ fn test_runs(extent: &Extent, rounds: &str) -> Vec<TestRun> {
         ),
         run("random SQL", "tembo-sqlite", "corpus", Some("random_sql"), true, corpus),
         run("comparison with Redis", "tembo-server", "server", Some("random_scripts"), true, seeds),
+        run("keys that expire", "tembo-server", "server", Some("expire_together"), true, expiring),
         run("schedules", "tembo-torture", "schedules", None, true, schedules),
         run("sequences", "tembo-torture", "crashes", Some("sequences"), false, sequences),
         run("write slots", "tembo-kv", "write_slots", None, false, stress),
     ]
 }
 
-/// Redis Sentinel over three servers; minutes at most. What says that it cannot be had is no failure.
-fn sentinel(root: &Path) -> anyhow::Result<()> {
-    let mut script = Command::new("scripts/sentinel.sh");
+/// One of [`SCRIPTS`]; minutes at most. That the program cannot be had is no failure.
+fn script(root: &Path, (name, package): (&str, &str)) -> anyhow::Result<()> {
+    let path = format!("scripts/{name}.sh");
+    let mut script = Command::new(&path);
     let tembo = crate::ci::build_tembo(root)?;
     script.arg(tembo).current_dir(root).stdin(Stdio::null());
-    println!("==> sentinel");
-    let status = script.status().context("cannot start scripts/sentinel.sh")?;
+    println!("==> {name}");
+    let status = script.status().with_context(|| format!("cannot start {path}"))?;
     match status.code() {
         Some(0) => Ok(()),
         Some(NOT_INSTALLED) => {
-            println!("==> sentinel: NOT RUN, for there is no redis-sentinel");
+            println!("==> {name}: NOT RUN, for there is no {package}");
             Ok(())
         }
-        _ => bail!("sentinel failed ({status})"),
+        _ => bail!("{name} failed ({status})"),
     }
 }
 
@@ -272,10 +282,14 @@ mod tests {
         }
     }
 
-    /// A Sentinel that is not there is reported by the script's exit code.
+    /// What is not there is reported by the script's exit code.
     #[test]
-    fn the_script_of_sentinel_says_when_it_is_not_installed() {
-        let script = std::fs::read_to_string(crate::root().join("scripts/sentinel.sh")).unwrap();
-        assert!(script.contains(&format!("exit {NOT_INSTALLED}\n")));
+    fn the_scripts_say_when_their_program_is_not_installed() {
+        for (name, package) in SCRIPTS {
+            let path = crate::root().join(format!("scripts/{name}.sh"));
+            let script = std::fs::read_to_string(path).unwrap();
+            assert!(script.contains(&format!("exit {NOT_INSTALLED}\n")), "{name}");
+            assert!(script.contains(package), "{name}");
+        }
     }
 }

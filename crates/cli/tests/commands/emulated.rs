@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use crate::resp::Reply;
 use crate::server::{Setup, run, tembo};
 use crate::{json, text};
 
@@ -14,6 +15,11 @@ fn an_emulated_flush_is_said() {
         let server = Setup::new(&pool, &["--domain", domain]).start();
         assert_eq!(server.ready.contains("(emulated"), emulated, "{}", server.ready);
         assert!(server.ready.contains(&format!("domain {domain}")), "{}", server.ready);
+        let Reply::Bulk(info) = server.client().call(&[b"INFO", b"persistence"]).unwrap() else {
+            panic!()
+        };
+        let wanted = format!("\r\ntembo_emulated:{}\r\n", u8::from(emulated));
+        assert!(String::from_utf8(info).unwrap().contains(&wanted), "{wanted}");
         assert!(server.stop().success());
 
         let words = ["serve", "--pool", text(&pool), "--port", "0", "--domain", domain, "--json"];

@@ -264,6 +264,7 @@ fn stats(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), Failure
         text,
         format_args!("client_query_buffer_limit_disconnections:{}", stats.input_limit_closes),
     );
+    put(text, format_args!("latest_fork_usec:0"));
     put(text, format_args!("total_error_replies:{}", stats.errors));
     let [_, keys, items, prefixes] = context.shared.tracking.counts();
     put(text, format_args!("tracking_total_keys:{keys}"));

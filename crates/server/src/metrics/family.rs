@@ -62,7 +62,7 @@ fn server(text: &mut Exposition, shared: &Shared) {
         1,
     );
     let uptime_s = shared.started.elapsed().as_secs();
-    text.single("redis_uptime_in_seconds", Counter, "Time since the start.", uptime_s);
+    text.single("redis_uptime_in_seconds", Gauge, "Time since the start.", uptime_s);
     let started_s = shared.clock.wall_s().saturating_sub(uptime_s);
     text.single("redis_start_time_seconds", Gauge, "When the server started.", started_s);
     text.single("redis_process_id", Gauge, "The process.", std::process::id());

@@ -24,6 +24,7 @@ mod lists;
 mod malformed;
 mod memcached;
 mod pubsub;
+mod redis_crate;
 mod redis_replica;
 mod replication;
 mod scripts;

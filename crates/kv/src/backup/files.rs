@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tembo_pmem::open_plain;
+use tembo_pmem::open_regular;
 
 use super::error::BackupError;
 
@@ -24,7 +24,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 /// Opens the file that a backup is written to until it is whole; makes it if it is not there. Other programs may write to the
 /// folder: a pipe would make the backup wait, and a link lead it to another file.
 pub(super) fn open_partial(path: &Path) -> Result<File, BackupError> {
-    let opened = open_plain(path, OpenOptions::new().write(true).create(true), false);
+    let opened = open_regular(path, OpenOptions::new().write(true).create(true), false);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             return Err(BackupError::InTheWay { path: path.to_owned() });

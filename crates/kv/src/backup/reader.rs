@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use tembo_pmem::open_plain;
+use tembo_pmem::open_regular;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::error::BackupError;
@@ -39,7 +39,7 @@ pub(super) struct Entry<'b> {
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Reader, BackupError> {
         let not_one = || BackupError::NotABackup { path: path.to_owned() };
-        let file = match open_plain(path, OpenOptions::new().read(true), true) {
+        let file = match open_regular(path, OpenOptions::new().read(true), true) {
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(not_one()),
             opened => io(path, opened)?,
         };

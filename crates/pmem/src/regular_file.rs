@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 ///
 /// # Errors
 /// `InvalidInput`: something else has the name. The system's.
-pub fn open_plain(path: &Path, options: &mut OpenOptions, follows: bool) -> io::Result<File> {
+pub fn open_regular(path: &Path, options: &mut OpenOptions, follows: bool) -> io::Result<File> {
     let flags = if follows { OFlags::NONBLOCK } else { OFlags::NONBLOCK | OFlags::NOFOLLOW };
     let other = || io::Error::new(io::ErrorKind::InvalidInput, "not a file");
     match options.custom_flags(flags.bits() as i32).open(path) {

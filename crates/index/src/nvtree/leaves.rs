@@ -21,6 +21,7 @@
 //! linked but not yet published when the walk ends hangs on a leaf that is locked: a reader waits there, and
 //! finds then that the inner nodes have changed. Walk and split may both publish the same leaf.
 
+mod asked;
 mod directory_memory;
 mod hash_directory;
 mod headers;
@@ -34,6 +35,7 @@ use std::sync::{Arc, OnceLock};
 use tembo_pmem::prefetch;
 use tembo_pool::Object;
 
+pub(crate) use self::asked::{Asked, AskedOf, LastAsked};
 pub(crate) use self::directory_memory::DirectoryMemory;
 use self::hash_directory::{HashDirectory, Listed};
 use self::headers::all_leaves;
@@ -71,6 +73,7 @@ pub(crate) struct Leaves {
     directory: Option<Box<HashDirectory>>,
     opening: Opening,
     pub(super) hinted: Hinted,
+    pub(super) asked: LastAsked,
     /// Elements that only old versions needed when leaves were split for them, since the last walk.
     kept: AtomicU64,
 }
@@ -80,9 +83,10 @@ impl Leaves {
     pub(super) fn new(forest: Arc<Forest>, cell_object: Object, sorted: Sorted) -> Leaves {
         let (opening, hinted) = (Opening::default(), Hinted::default());
         let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));
+        let asked = LastAsked::default();
         let directory = || Box::new(HashDirectory::new(forest.directory_memory()));
         let directory = (sorted == Sorted::ByHash).then(directory);
-        Leaves { forest, cell_object, inner, directory, opening, hinted, kept }
+        Leaves { forest, cell_object, inner, directory, opening, hinted, asked, kept }
     }
 
     /// Whether the keys are scattered.

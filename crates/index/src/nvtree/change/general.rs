@@ -10,26 +10,15 @@ use crate::nvtree::change::record::SHORT;
 use crate::nvtree::change::replacement::{Replacement, replaced};
 use crate::nvtree::change::space::{reserve, reserve_structure};
 use crate::nvtree::change::split_half::{is_last, put_and_split};
-use crate::nvtree::fast;
+use crate::nvtree::change::target::{Target, target};
 use crate::nvtree::fast::SLACK;
-use crate::nvtree::format::{BLOCK_MIN, DELTA_MAX};
+use crate::nvtree::format::DELTA_MAX;
 use crate::nvtree::how::How;
-use crate::nvtree::image::{ORPHANED, compare};
-use crate::nvtree::leaf::{
-    Element, FREE, Guard, LONG, Meta, STALE, Shape, Slots, TOMB, line, place_of, print, read,
-    read_of, write,
-};
-use crate::nvtree::leaves::{Found, Leaves, Reached, Spot, Wanted};
+use crate::nvtree::image::ORPHANED;
+use crate::nvtree::leaf::{Element, Guard, LONG, Meta, Shape, TOMB, place_of, print, write};
+use crate::nvtree::leaves::{Asked, AskedOf, Leaves, Reached, Spot, Wanted};
 use crate::record::record_size;
-use crate::{Block, Error, Forest, Op, Records, Retained, Retired, Stamp, Writer};
-
-/// A value of so many bytes takes a slot in which nothing is that is needed before a free one: what is there gives its
-/// space back.
-const LARGE: usize = BLOCK_MIN as usize;
-
-/// A leaf keeps no more than one value of so many bytes that nothing needs: it is worth it to compare keys, and to clean
-/// the leaf.
-const VERY_LARGE: usize = 16 << 10;
+use crate::{Block, Error, Forest, Op, Records, Retired, Stamp, Writer};
 
 /// A key, and its leaf where that was reached before.
 type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
@@ -85,9 +74,9 @@ fn put<'f>(
         if made.take_if(|(_, was_block)| *was_block && !is_block).is_some() {
             record.take().into_iter().for_each(|block| leaves.forest.pool().free(block));
         }
-        let slot = slot_for(&spot, (old, value_len), how, writer);
-        let Some(slot) = still(&spot, slot)? else { continue };
-        let Some(slot) = slot else {
+        let target = target(leaves, &spot, (old, value_len), how, writer);
+        let Some(target) = still(&spot, target)? else { continue };
+        let Some(Target { slot, asked }) = target else {
             make_room(leaves, &spot, how, writer)?;
             return Ok(None);
         };
@@ -123,7 +112,7 @@ fn put<'f>(
         };
         let element = Element { key: spot.placed.word, payload, shape };
         let change = Replacement { spot: &spot, element, removed: false, old, slot, fills };
-        if perform(leaves, &change, how, writer)? {
+        if perform(leaves, (&change, asked), how, writer)? {
             if is_long {
                 *record = None;
             }
@@ -145,9 +134,9 @@ fn remove<'f>(
         let Some(old) = still(&spot, spot.newest())? else { continue };
         let Some(found) = old else { return Ok(Some(false)) };
         let record_len = found.element.record().map_or(0, |object| object.size() as usize);
-        let slot = slot_for(&spot, (old, record_len), how, writer);
-        let Some(slot) = still(&spot, slot)? else { continue };
-        let Some(slot) = slot else {
+        let target = target(leaves, &spot, (old, record_len), how, writer);
+        let Some(target) = still(&spot, target)? else { continue };
+        let Some(Target { slot, asked }) = target else {
             make_room(leaves, &spot, how, writer)?;
             return Ok(None);
         };
@@ -176,7 +165,7 @@ fn remove<'f>(
             element.payload = record.map_or(0, Object::to_bits) | wanted.hash << 48;
         }
         let change = Replacement { spot: &spot, element, removed: true, old, slot, fills: false };
-        if perform(leaves, &change, how, writer)? {
+        if perform(leaves, (&change, asked), how, writer)? {
             *record = None;
             return Ok(Some(true));
         }
@@ -251,127 +240,12 @@ fn make_record(
     Ok(object.to_bits())
 }
 
-/// The slot that a change of the key takes: that of the change before if it has the same stamp,
-/// else one that is free, or in which something is that nothing needs: that first, if the value that comes or goes is
-/// large, of `len` bytes. `None`: there is none.
-#[inline]
-fn slot_for(
-    spot: &Spot<'_, '_>,
-    (old, len): (Option<Found>, usize),
-    how: How<'_>,
-    writer: &Writer<'_>,
-) -> Result<Option<usize>, Error> {
-    if let How::Grouped = how
-        && spot.leaf.side.newest() == writer.stamp.version()
-        && let Some(slot) = own_slot(spot, old, writer)?
-    {
-        return Ok(Some(slot));
-    }
-    let lines = spot.leaf.lines();
-    let preferred = line(spot.hash, lines);
-    let free = spot.prints.matching(FREE, lines);
-    let stale = spot.prints.matching(STALE, lines);
-    let retained = writer.retained;
-    if len >= VERY_LARGE {
-        match *very_large(spot, stale, retained)? {
-            [] => {}
-            [slot] => return Ok(Some(slot)),
-            // A cleaning gives all of them back.
-            _ => return Ok(None),
-        }
-    }
-    if retained.needs_no_past(spot.leaf.side.newest()) {
-        // What is in a slot keeps its space until the slot is used again.
-        let usable = if len >= LARGE && stale.0 != 0 { stale.0 } else { free.0 | stale.0 };
-        return Ok(fast::slot_for(Slots(usable), spot.hash, lines));
-    }
-    if len < LARGE
-        && let Some(slot) = free.near(preferred)
-    {
-        return Ok(Some(slot));
-    }
-    let bases = spot.leaf.bases()?;
-    let newest = spot.leaf.side.newest();
-    // First those that began after all pins, which takes no comparison of keys.
-    for slot in stale {
-        let (_, meta) = spot.leaf.element(slot)?;
-        let start = meta.stamp(bases).version();
-        if !meta.is_removed() && retained.needs_none_since(start, newest) {
-            return Ok(Some(slot));
-        }
-    }
-    if let Some(slot) = free.near(preferred) {
-        return Ok(Some(slot));
-    }
-    for slot in stale {
-        if !is_needed(spot, slot, retained)? {
-            return Ok(Some(slot));
-        }
-    }
-    Ok(None)
-}
-
-/// Of slots whose elements were ended, those with a very large value that nothing needs.
-#[cold]
-fn very_large(spot: &Spot<'_, '_>, stale: Slots, retained: &Retained) -> Result<Vec<usize>, Error> {
-    let mut found = Vec::new();
-    for slot in stale {
-        let (element, _) = spot.leaf.element(slot)?;
-        let is_very_large = |object: Object| object.size() >= VERY_LARGE as u64;
-        if element.record().is_some_and(is_very_large) && !is_needed(spot, slot, retained)? {
-            found.push(slot);
-        }
-    }
-    Ok(found)
-}
-
-/// The slot of the key's element that has the writer's own stamp.
-#[cold]
-fn own_slot(
-    spot: &Spot<'_, '_>,
-    old: Option<Found>,
-    writer: &Writer<'_>,
-) -> Result<Option<usize>, Error> {
-    let bases = spot.leaf.bases()?;
-    if let Some(found) = old {
-        return Ok((found.meta.stamp(bases) == writer.stamp).then_some(found.slot));
-    }
-    for slot in spot.prints.matching(TOMB, spot.leaf.lines()) {
-        let (element, meta) = spot.leaf.element(slot)?;
-        if meta.stamp(bases) == writer.stamp && spot.leaf.is_of(&element, &spot.placed)? {
-            return Ok(Some(slot));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether a version that can be read needs what is in a slot, whose end is that of the next
-/// newer element of its key.
-fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bool, Error> {
-    let leaf = &spot.leaf;
-    let (bases, (element, meta)) = (leaf.bases()?, leaf.element(slot)?);
-    let start = meta.stamp(bases).version();
-    let (lines, mut end) = (leaf.all_lines()?, u64::MAX);
-    for other in spot.prints.used(leaf.lines()) {
-        let (number, at) = place_of(other);
-        let Some(line) = lines.get(number) else { continue };
-        // Mostly it is another key's, which its word says.
-        let Some(newer) = read_of(line, at, element.key, element.shape) else { continue };
-        let version = read(line, at).1.stamp(bases).version();
-        if version > start && version < end && compare(leaf, &element, &newer)?.is_eq() {
-            end = version;
-        }
-    }
-    // Of a removal that was ended only a cleaning knows what it removes.
-    Ok(meta.is_removed() || retained.needs(start, end))
-}
-
 /// Performs a change if the leaf is still as it was. Of a change that commits by itself: it is
 /// durable when this returns.
 #[inline]
 fn perform(
     leaves: &Leaves,
-    change: &Replacement<'_, '_, '_>,
+    (change, asked): (&Replacement<'_, '_, '_>, Asked),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
@@ -400,6 +274,10 @@ fn perform(
         guard.note_shared();
     }
     how.fence_element(leaves.forest.region());
+    if let How::Grouped = how {
+        let of = AskedOf { leaf: leaf.id, moment: guard.unlock(), version: stamp.version() };
+        leaves.asked.set(of, asked.after(change.slot, change.old.map(|old| old.slot)));
+    }
     Ok(true)
 }
 

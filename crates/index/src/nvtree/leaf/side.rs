@@ -318,6 +318,12 @@ impl Guard<'_> {
         next
     }
 
+    /// Lets go; the moment from which on the leaf is as it is.
+    #[inline]
+    pub(crate) fn unlock(self) -> Moment {
+        self.next()
+    }
+
     /// When the lock is given back.
     #[inline]
     fn next(&self) -> Moment {

@@ -1,0 +1,200 @@
+//! The slot that a change takes.
+
+use tembo_pool::Object;
+
+use crate::nvtree::fast;
+use crate::nvtree::format::BLOCK_MIN;
+use crate::nvtree::how::How;
+use crate::nvtree::image::compare;
+use crate::nvtree::leaf::{FREE, STALE, Slots, TOMB, line, place_of, read, read_of};
+use crate::nvtree::leaves::{Asked, AskedOf, Found, Leaves, Spot};
+use crate::{Error, Retained, Writer};
+
+/// A value of so many bytes takes a slot in which nothing is that is needed before a free one: what is there gives its
+/// space back.
+const LARGE: usize = BLOCK_MIN as usize;
+
+/// A leaf keeps no more than one value of so many bytes that nothing needs: it is worth it to compare keys, and to clean
+/// the leaf.
+const VERY_LARGE: usize = 16 << 10;
+
+/// The slot that a change takes, and what is known about the others.
+pub(super) struct Target {
+    pub(super) slot: usize,
+    pub(super) asked: Asked,
+}
+
+/// The slot that a change of the key takes: that of the change before if it has the same stamp,
+/// else one that is free, or in which something is that nothing needs: that first, if the value that comes or goes is
+/// large, of `len` bytes. `None`: there is none.
+#[inline]
+pub(super) fn target(
+    leaves: &Leaves,
+    spot: &Spot<'_, '_>,
+    (old, len): (Option<Found>, usize),
+    how: How<'_>,
+    writer: &Writer<'_>,
+) -> Result<Option<Target>, Error> {
+    let mut asked = Asked::default();
+    if let How::Grouped = how
+        && spot.leaf.side.newest() == writer.stamp.version()
+    {
+        if let Some(slot) = own_slot(spot, old, writer)? {
+            return Ok(Some(Target { slot, asked }));
+        }
+        let (leaf, moment, version) = (spot.leaf.id, spot.moment, writer.stamp.version());
+        asked = leaves.asked.get(AskedOf { leaf, moment, version });
+    }
+    let slot = slot_for(spot, (len, how), writer.retained, &mut asked)?;
+    Ok(slot.map(|slot| Target { slot, asked }))
+}
+
+/// As `target`, of a change that has no slot of its own stamp.
+fn slot_for(
+    spot: &Spot<'_, '_>,
+    (len, how): (usize, How<'_>),
+    retained: &Retained,
+    asked: &mut Asked,
+) -> Result<Option<usize>, Error> {
+    let (lines, newest) = (spot.leaf.lines(), spot.leaf.side.newest());
+    let preferred = line(spot.hash, lines);
+    let free = spot.prints.matching(FREE, lines);
+    let stale = spot.prints.matching(STALE, lines);
+    let needs_no_past = retained.needs_no_past(newest);
+    if needs_no_past {
+        *asked = Asked { needed: 0, unneeded: stale.0 };
+    }
+    if len >= VERY_LARGE {
+        match *very_large(spot, stale, retained, asked)? {
+            [] => {}
+            [slot] => return Ok(Some(slot)),
+            // A cleaning gives all of them back.
+            _ => return Ok(None),
+        }
+    }
+    if needs_no_past {
+        // What is in a slot keeps its space until the slot is used again.
+        let usable = if len >= LARGE && stale.0 != 0 { stale.0 } else { free.0 | stale.0 };
+        return Ok(fast::slot_for(Slots(usable), spot.hash, lines));
+    }
+    if len < LARGE
+        && let Some(slot) = free.near(preferred)
+    {
+        return Ok(Some(slot));
+    }
+    if newest <= retained.window() {
+        ask_of_pins(spot, stale, retained, (asked, how))?;
+    }
+    if let Some(slot) = Slots(stale.0 & asked.unneeded).near(preferred).or(free.near(preferred)) {
+        return Ok(Some(slot));
+    }
+    for slot in stale {
+        if !ask(spot, slot, retained, asked)? {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// Asks about ended elements that began after all pins, in a leaf whose newest element is not behind the window, which takes no comparison
+/// of keys.
+fn ask_of_pins(
+    spot: &Spot<'_, '_>,
+    stale: Slots,
+    retained: &Retained,
+    (asked, how): (&mut Asked, How<'_>),
+) -> Result<(), Error> {
+    let (bases, newest) = (spot.leaf.bases()?, spot.leaf.side.newest());
+    for slot in stale {
+        let (_, meta) = spot.leaf.element(slot)?;
+        let start = meta.stamp(bases).version();
+        if !meta.is_removed() && retained.needs_none_since(start, newest) {
+            asked.unneeded |= 1 << slot;
+            // A group may change the leaf again, and then take another one.
+            if let How::Single(_) = how {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of slots whose elements were ended, those with a very large value that nothing needs.
+#[cold]
+fn very_large(
+    spot: &Spot<'_, '_>,
+    stale: Slots,
+    retained: &Retained,
+    asked: &mut Asked,
+) -> Result<Vec<usize>, Error> {
+    let mut found = Vec::new();
+    for slot in Slots(stale.0 & !asked.needed) {
+        let (element, _) = spot.leaf.element(slot)?;
+        let is_very_large = |object: Object| object.size() >= VERY_LARGE as u64;
+        if element.record().is_some_and(is_very_large) && !ask(spot, slot, retained, asked)? {
+            found.push(slot);
+        }
+    }
+    Ok(found)
+}
+
+/// The slot of the key's element that has the writer's own stamp.
+#[cold]
+fn own_slot(
+    spot: &Spot<'_, '_>,
+    old: Option<Found>,
+    writer: &Writer<'_>,
+) -> Result<Option<usize>, Error> {
+    let bases = spot.leaf.bases()?;
+    if let Some(found) = old {
+        return Ok((found.meta.stamp(bases) == writer.stamp).then_some(found.slot));
+    }
+    for slot in spot.prints.matching(TOMB, spot.leaf.lines()) {
+        let (element, meta) = spot.leaf.element(slot)?;
+        if meta.stamp(bases) == writer.stamp && spot.leaf.is_of(&element, &spot.placed)? {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a version that can be read needs what is in a slot: it is looked for if that was not asked before.
+fn ask(
+    spot: &Spot<'_, '_>,
+    slot: usize,
+    retained: &Retained,
+    asked: &mut Asked,
+) -> Result<bool, Error> {
+    let bit = 1 << slot;
+    if (asked.needed | asked.unneeded) & bit == 0 {
+        match is_needed(spot, slot, retained)? {
+            true => asked.needed |= bit,
+            false => asked.unneeded |= bit,
+        }
+    }
+    Ok(asked.needed & bit != 0)
+}
+
+/// Whether a version that can be read needs what is in a slot, whose end is that of the next
+/// newer element of its key.
+fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bool, Error> {
+    let leaf = &spot.leaf;
+    let (bases, (element, meta)) = (leaf.bases()?, leaf.element(slot)?);
+    let start = meta.stamp(bases).version();
+    // Of a removal that was ended only a cleaning knows what it removes. And what begins in the window ends in it.
+    if meta.is_removed() || start > retained.window() {
+        return Ok(true);
+    }
+    let (lines, mut end) = (leaf.all_lines()?, u64::MAX);
+    for other in spot.prints.used(leaf.lines()) {
+        let (number, at) = place_of(other);
+        let Some(line) = lines.get(number) else { continue };
+        // Mostly it is another key's, which its word says.
+        let Some(newer) = read_of(line, at, element.key, element.shape) else { continue };
+        let version = read(line, at).1.stamp(bases).version();
+        if version > start && version < end && compare(leaf, &element, &newer)?.is_eq() {
+            end = version;
+        }
+    }
+    Ok(retained.needs(start, end))
+}

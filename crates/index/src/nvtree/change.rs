@@ -20,6 +20,8 @@ pub(super) use self::clean::{clean, erase_slots};
 use self::general::{change_any, inline};
 use self::record::{change_record, len_of, put_record, remove_long};
 pub(super) use self::space::{reserve_lines, reserve_structure};
+#[cfg(test)]
+pub(super) use self::target::SEARCHED;
 use crate::nvtree::fast::{Effect, change_fast, put_fast};
 use crate::nvtree::how::How;
 use crate::nvtree::leaves::{Leaves, Wanted};

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod alike;
+mod asked;
 
 use std::sync::Arc;
 

@@ -18,6 +18,13 @@ const LARGE: usize = BLOCK_MIN as usize;
 /// the leaf.
 const VERY_LARGE: usize = 16 << 10;
 
+#[cfg(test)]
+thread_local! {
+    /// The slots of which a search has found what ends them.
+    pub(crate) static SEARCHED: std::cell::RefCell<Vec<(crate::nvtree::inner::LeafId, usize)>> =
+        const { std::cell::RefCell::new(Vec::new()) };
+}
+
 /// The slot that a change takes, and what is known about the others.
 pub(super) struct Target {
     pub(super) slot: usize,
@@ -96,8 +103,8 @@ fn slot_for(
     Ok(None)
 }
 
-/// Asks about ended elements that began after all pins, in a leaf whose newest element is not behind the window, which takes no comparison
-/// of keys.
+/// Asks about ended elements that began after all pins, in a leaf whose newest element is not behind the window, which
+/// takes no comparison of keys.
 fn ask_of_pins(
     spot: &Spot<'_, '_>,
     stale: Slots,
@@ -185,6 +192,8 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
     if meta.is_removed() || start > retained.window() {
         return Ok(true);
     }
+    #[cfg(test)]
+    SEARCHED.with_borrow_mut(|searched| searched.push((leaf.id, slot)));
     let (lines, mut end) = (leaf.all_lines()?, u64::MAX);
     for other in spot.prints.used(leaf.lines()) {
         let (number, at) = place_of(other);

@@ -1,0 +1,167 @@
+//! What a group has asked about the slots of a leaf: each is looked for once, and no answer outlives what changes the leaf.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use tembo_pool::{Geometry, Pool, PoolOptions};
+
+use crate::nvtree::change::SEARCHED;
+use crate::nvtree::leaf::Leaf;
+use crate::nvtree::{How, NvTree};
+use crate::{
+    DeadInterval, DeadIntervals, Error, Forest, Op, Retained, Retired, Stamp, VersionedIndex, View,
+    Writer,
+};
+
+type Map = BTreeMap<u64, u64>;
+
+struct Bed {
+    tree: NvTree,
+    /// The last version, and the last one that was committed.
+    version: u64,
+    visible: u64,
+    dead: Arc<DeadIntervals>,
+    pins: BTreeMap<u64, Map>,
+    now: Map,
+    retired: Vec<Retired>,
+    seed: u64,
+}
+
+impl Bed {
+    fn new() -> Result<Bed, Error> {
+        let geometry = Geometry { chunk_size: 4096, node_size: 1024 };
+        let options = PoolOptions { size: 32 << 20, geometry, ..PoolOptions::default() };
+        let pool = Arc::new(Pool::volatile(&options)?);
+        let forest = Arc::new(Forest::new(pool, 1 << 30)?);
+        let (retained, mut retired) = (Retained::default(), Vec::new());
+        let (stamp, dead) = (Stamp::grouped(1, 0), &DeadIntervals::NONE);
+        let writer = Writer { stamp, dead, retained: &retained, retired: &mut retired };
+        let (tree, _) = NvTree::create(forest, &writer)?;
+        let (dead, pins, now) = (Arc::default(), BTreeMap::new(), Map::new());
+        Ok(Bed { tree, version: 1, visible: 1, dead, pins, now, retired, seed: 1 })
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767);
+        (self.seed >> 33) % limit
+    }
+
+    fn pin(&mut self) {
+        self.pins.insert(self.visible, self.now.clone());
+    }
+
+    /// Changes keys in one group, which is committed or dies; before the change of that number all leaves are collected.
+    fn group(
+        &mut self,
+        changes: &[(u64, Option<u64>)],
+        collects_at: Option<usize>,
+        commits: bool,
+    ) -> Result<(), Error> {
+        self.version += 1;
+        let retained = Retained::new(self.visible, self.pins.keys().copied().collect());
+        let (stamp, dead) = (Stamp::grouped(self.version, 0), self.dead.clone());
+        let mut now = self.now.clone();
+        let retired = &mut self.retired;
+        let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired };
+        for (at, &(key, value)) in changes.iter().enumerate() {
+            let mut from = collects_at.filter(|&collected| collected == at).map(|_| Vec::new());
+            while let Some(start) = from {
+                from = self.tree.collect(Some(&start), &mut writer)?;
+            }
+            let (key_bytes, value_bytes) = (key.to_be_bytes(), value.unwrap_or(0).to_le_bytes());
+            let value_bytes: [&[u8]; 1] = [&value_bytes];
+            let (op, before) = match value {
+                Some(value) => {
+                    (Op::Put { key: &key_bytes, value: &value_bytes }, now.insert(key, value))
+                }
+                None => (Op::Remove { key: &key_bytes }, now.remove(&key)),
+            };
+            let existed = self.tree.change::<false>(op, How::Grouped, &mut writer)?;
+            assert_eq!(existed, before.is_some(), "{key} in {}", self.version);
+        }
+        if commits {
+            (self.visible, self.now) = (self.version, now);
+            return Ok(());
+        }
+        let mut intervals = self.dead.intervals().to_vec();
+        intervals.push(DeadInterval { from: self.visible, to: self.version, lane: Some(0) });
+        self.dead = Arc::new(DeadIntervals::new(intervals));
+        self.tree.leaves.forest.set_dead(self.dead.clone());
+        Ok(())
+    }
+
+    /// Whether each version that is kept has what it had.
+    fn check(&self, keys: u64) -> Result<(), Error> {
+        for (&version, expected) in self.pins.iter().chain([(&self.visible, &self.now)]) {
+            let view = View { version, dead: &self.dead };
+            for key in 0..keys {
+                let found = self.tree.find::<false>(&key.to_be_bytes(), view)?;
+                let found = found.map(|value| value.to_vec());
+                let expected = expected.get(&key).map(|value| value.to_le_bytes().to_vec());
+                assert_eq!(found, expected, "{key} of {version} in {}", self.version);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_group_looks_once_for_what_ends_a_slot() -> Result<(), Error> {
+    let mut bed = Bed::new()?;
+    let first = Leaf::of(&bed.tree.leaves.forest, bed.tree.leaves.first()?)?;
+    let keys = first.slots() as u64 / 4;
+    let rest = first.slots() as u64 % 4;
+    // Of each key three elements, the first and the third of which are pinned; the leaf is full.
+    for round in 0..4 {
+        let more = if round == 0 { rest } else { 0 };
+        let changes: Vec<_> = (0..keys + more).map(|key| (key, Some(key + round))).collect();
+        bed.group(&changes, None, true)?;
+        if round % 2 == 0 {
+            bed.pin();
+        }
+    }
+    SEARCHED.take();
+    let changes: Vec<_> = (0..keys).map(|key| (key, Some(key + 100))).collect();
+    bed.group(&changes, None, true)?;
+    let searched = SEARCHED.take();
+    let slots: HashSet<_> = searched.iter().collect();
+    // Those of three elements of each key that are ended, of which one was taken for each change.
+    assert!(slots.len() as u64 >= keys, "{} of {keys} keys", slots.len());
+    assert_eq!(searched.len(), slots.len());
+    assert_eq!(bed.tree.leaves.leaf_count_known(), Some(1));
+    bed.check(keys + rest)
+}
+
+#[test]
+fn no_answer_outlives_a_collection_or_a_split_within_the_group() -> Result<(), Error> {
+    const KEYS: u64 = 120;
+    let (mut bed, mut leaves_max) = (Bed::new()?, 0);
+    for round in 0..1500 {
+        // Grows and shrinks, so that leaves are split and merged.
+        let removes_of_8 = if round / 50 % 2 == 0 { 1 } else { 5 };
+        let first = bed.below(KEYS);
+        let count = 2 + bed.below(40);
+        let changes: Vec<_> = (0..count)
+            .map(|_| {
+                let key = (first + bed.below(30)) % KEYS;
+                let value = bed.below(1 << 30);
+                (key, (bed.below(8) >= removes_of_8).then_some(value))
+            })
+            .collect();
+        let collects_at = (bed.below(2) == 0).then(|| bed.below(count) as usize);
+        let commits = bed.below(4) > 0;
+        bed.group(&changes, collects_at, commits)?;
+        if bed.below(3) == 0 {
+            bed.pin();
+        }
+        if bed.pins.len() > 3 {
+            let at = bed.below(4) as usize;
+            let version = bed.pins.keys().copied().nth(at);
+            version.and_then(|version| bed.pins.remove(&version));
+        }
+        bed.check(KEYS)?;
+        leaves_max = leaves_max.max(bed.tree.leaves.leaf_count_known().unwrap_or(0));
+    }
+    assert!(leaves_max > 3, "{leaves_max} leaves");
+    Ok(())
+}

@@ -20,7 +20,7 @@ const VERY_LARGE: usize = 16 << 10;
 
 #[cfg(test)]
 thread_local! {
-    /// The slots of which a search has found what ends them.
+    /// The slots that were asked about.
     pub(crate) static SEARCHED: std::cell::RefCell<Vec<(crate::nvtree::inner::LeafId, usize)>> =
         const { std::cell::RefCell::new(Vec::new()) };
 }
@@ -51,6 +51,8 @@ pub(super) fn target(
         }
         let (leaf, moment, version) = (spot.leaf.id, spot.moment, writer.stamp.version());
         asked = leaves.asked.get(AskedOf { leaf, moment, version });
+        #[cfg(test)]
+        assert!(is_so(spot, writer.retained, asked)?, "{asked:?} of {leaf:?} in {version}");
     }
     let slot = slot_for(spot, (len, how), writer.retained, &mut asked)?;
     Ok(slot.map(|slot| Target { slot, asked }))
@@ -174,6 +176,8 @@ fn ask(
 ) -> Result<bool, Error> {
     let bit = 1 << slot;
     if (asked.needed | asked.unneeded) & bit == 0 {
+        #[cfg(test)]
+        SEARCHED.with_borrow_mut(|searched| searched.push((spot.leaf.id, slot)));
         match is_needed(spot, slot, retained)? {
             true => asked.needed |= bit,
             false => asked.unneeded |= bit,
@@ -192,8 +196,6 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
     if meta.is_removed() || start > retained.window() {
         return Ok(true);
     }
-    #[cfg(test)]
-    SEARCHED.with_borrow_mut(|searched| searched.push((leaf.id, slot)));
     let (lines, mut end) = (leaf.all_lines()?, u64::MAX);
     for other in spot.prints.used(leaf.lines()) {
         let (number, at) = place_of(other);
@@ -206,4 +208,18 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
         }
     }
     Ok(retained.needs(start, end))
+}
+
+/// Whether another look finds the same.
+#[cfg(test)]
+fn is_so(spot: &Spot<'_, '_>, retained: &Retained, asked: Asked) -> Result<bool, Error> {
+    let stale = spot.prints.matching(STALE, spot.leaf.lines()).0;
+    let mut same = true;
+    for slot in Slots(stale & (asked.needed | asked.unneeded)) {
+        // Removals are given up only where nothing needs any of the past.
+        let is_removed = spot.leaf.element(slot)?.1.is_removed();
+        let needed = asked.needed >> slot & 1 == 1;
+        same &= is_removed || is_needed(spot, slot, retained)? == needed;
+    }
+    Ok(same || !spot.leaf.side.still(spot.moment))
 }

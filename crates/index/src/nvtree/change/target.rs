@@ -54,14 +54,14 @@ pub(super) fn target(
         #[cfg(test)]
         assert!(is_so(spot, writer.retained, asked)?, "{asked:?} of {leaf:?} in {version}");
     }
-    let slot = slot_for(spot, (len, how), writer.retained, &mut asked)?;
+    let slot = slot_for(spot, len, writer.retained, &mut asked)?;
     Ok(slot.map(|slot| Target { slot, asked }))
 }
 
 /// As `target`, of a change that has no slot of its own stamp.
 fn slot_for(
     spot: &Spot<'_, '_>,
-    (len, how): (usize, How<'_>),
+    len: usize,
     retained: &Retained,
     asked: &mut Asked,
 ) -> Result<Option<usize>, Error> {
@@ -92,7 +92,7 @@ fn slot_for(
         return Ok(Some(slot));
     }
     if newest <= retained.window() {
-        ask_of_pins(spot, stale, retained, (asked, how))?;
+        ask_of_pins(spot, stale, retained, asked)?;
     }
     if let Some(slot) = Slots(stale.0 & asked.unneeded).near(preferred).or(free.near(preferred)) {
         return Ok(Some(slot));
@@ -105,24 +105,22 @@ fn slot_for(
     Ok(None)
 }
 
-/// Asks about ended elements that began after all pins, in a leaf whose newest element is not behind the window, which
+/// Asks for an ended element that began after all pins, in a leaf whose newest element is not behind the window, which
 /// takes no comparison of keys.
 fn ask_of_pins(
     spot: &Spot<'_, '_>,
     stale: Slots,
     retained: &Retained,
-    (asked, how): (&mut Asked, How<'_>),
+    asked: &mut Asked,
 ) -> Result<(), Error> {
     let (bases, newest) = (spot.leaf.bases()?, spot.leaf.side.newest());
     for slot in stale {
         let (_, meta) = spot.leaf.element(slot)?;
         let start = meta.stamp(bases).version();
         if !meta.is_removed() && retained.needs_none_since(start, newest) {
+            // One will do: most groups change a leaf once.
             asked.unneeded |= 1 << slot;
-            // A group may change the leaf again, and then take another one.
-            if let How::Single(_) = how {
-                break;
-            }
+            break;
         }
     }
     Ok(())

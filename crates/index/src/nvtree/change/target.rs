@@ -105,7 +105,7 @@ fn slot_for(
     Ok(None)
 }
 
-/// Asks for an ended element that began after all pins, in a leaf whose newest element is not behind the window, which
+/// Asks for an ended element that began after all pins, in a leaf whose newest element is not above the window, which
 /// takes no comparison of keys.
 fn ask_of_pins(
     spot: &Spot<'_, '_>,

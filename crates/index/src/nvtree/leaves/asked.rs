@@ -3,8 +3,8 @@
 //! # The idea
 //! A change takes the slot of an ended element that nothing needs, and whether something does is a search of the leaf for
 //! what has ended it. A group that changes many keys of a leaf ends an element with each, and each change would ask about
-//! all that those before it have ended. These need no search: the version that ends them is not committed, so it is behind
-//! every window, and they are needed. About what was ended before, the group asks once.
+//! all that those before it have ended. These need no search: the version that ends them is not committed, so it is above
+//! where every window begins, and they are needed. About what was ended before, the group asks once.
 //!
 //! # Why an answer stays true
 //! It depends on the versions that the group keeps, which are the same from its first change to its last, and on where the next

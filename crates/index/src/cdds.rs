@@ -198,6 +198,24 @@ impl VersionedIndex for Cdds {
         Ok(self.roots.lookup(key, place, view)?.map(Value::in_pool))
     }
 
+    fn get_many<'i>(
+        &'i self,
+        keys: &[&[u8]],
+        view: View<'_>,
+        values: &mut Vec<Option<Value<'i>>>,
+    ) -> Result<(), Error> {
+        let mut places = Vec::new();
+        for keys in keys.chunks(read::ABREAST) {
+            // A place is the writer's to use; what is on the way there is near now.
+            places.clear();
+            read::prefetch_keys(&self.roots, keys, view, &mut places);
+            for key in keys {
+                values.push(self.get(key, view)?);
+            }
+        }
+        Ok(())
+    }
+
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
         read::prefetch_keys(&self.roots, keys, view, places);
     }

@@ -173,6 +173,18 @@ fn with_bound<T>(bound: Bound<&[u8]>, with: impl FnOnce(Bound<&[u8]>) -> T) -> T
     }
 }
 
+/// Calls `with` with all of these keys, scattered.
+fn all_scattered<T>(keys: &[&[u8]], with: impl FnOnce(&[&[u8]]) -> T) -> T {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(keys.len()));
+    for key in keys {
+        scattered(key, |key| bytes.extend_from_slice(key));
+        ends.push(bytes.len());
+    }
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let keys: Vec<&[u8]> = starts.zip(&ends).map(|(start, &end)| &bytes[start..end]).collect();
+    with(&keys)
+}
+
 /// The same, with the key in the place of the scattered key.
 #[inline(always)]
 fn named<T>(found: Result<T, Error>) -> Result<T, Error> {
@@ -199,10 +211,18 @@ impl VersionedIndex for HashIndex {
         self.get(key, view)
     }
 
+    fn get_many<'i>(
+        &'i self,
+        keys: &[&[u8]],
+        view: View<'_>,
+        values: &mut Vec<Option<Value<'i>>>,
+    ) -> Result<(), Error> {
+        let find = |keys: &[&[u8]]| self.leaves.find_many::<true>(keys, view, values);
+        named(all_scattered(keys, find))
+    }
+
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
-        let keys: Vec<Vec<u8>> = keys.iter().map(|key| scattered(key, <[u8]>::to_vec)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        self.leaves.prefetch(&keys, view, places);
+        all_scattered(keys, |keys| self.leaves.prefetch(keys, view, places));
     }
 
     fn range(

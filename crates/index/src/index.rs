@@ -263,6 +263,15 @@ impl VersionedIndex for Index {
         either!(self, index => index.get_at(place, key, view))
     }
 
+    fn get_many<'i>(
+        &'i self,
+        keys: &[&[u8]],
+        view: View<'_>,
+        values: &mut Vec<Option<Value<'i>>>,
+    ) -> Result<(), Error> {
+        either!(self, index => index.get_many(keys, view, values))
+    }
+
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
         either!(self, index => index.prefetch(keys, view, places));
     }

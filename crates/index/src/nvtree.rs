@@ -303,6 +303,16 @@ impl NvTree {
         Ok(found)
     }
 
+    /// As [`VersionedIndex::get_many`]; `SCATTERED`: of a tree that is sorted by hash, and so of scattered keys.
+    pub(crate) fn find_many<'i, const SCATTERED: bool>(
+        &'i self,
+        keys: &[&[u8]],
+        view: View<'_>,
+        values: &mut Vec<Option<Value<'i>>>,
+    ) -> Result<(), Error> {
+        read::lookup_many::<SCATTERED>(&self.leaves, keys, view, values)
+    }
+
     /// Puts or removes a key; `SCATTERED`: of a tree that is sorted by hash, and so a scattered key.
     #[inline(always)]
     pub(crate) fn change<const SCATTERED: bool>(
@@ -337,6 +347,15 @@ impl VersionedIndex for NvTree {
         view: View<'_>,
     ) -> Result<Option<Value<'_>>, Error> {
         self.get(key, view)
+    }
+
+    fn get_many<'i>(
+        &'i self,
+        keys: &[&[u8]],
+        view: View<'_>,
+        values: &mut Vec<Option<Value<'i>>>,
+    ) -> Result<(), Error> {
+        self.find_many::<false>(keys, view, values)
     }
 
     fn prefetch(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {

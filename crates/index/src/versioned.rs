@@ -160,6 +160,15 @@ pub trait VersionedIndex: Send + Sync {
     /// As `get`, for the writer and in its view, of a key whose place is known.
     fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error>;
 
+    /// Adds the value under each of the keys, in their order: as `get` of each, with less waiting for memory. On an error
+    /// it may have added some.
+    fn get_many<'i>(
+        &'i self,
+        keys: &[&[u8]],
+        view: View<'_>,
+        values: &mut Vec<Option<Value<'i>>>,
+    ) -> Result<(), Error>;
+
     /// Finds the places of keys that will soon be read or changed in the view of the one writer, for
     /// all of them at once, and brings near what they need in memory. Adds one for each key. Changes
     /// nothing.

@@ -279,6 +279,20 @@ impl House {
         self.set_dead(Vec::new());
     }
 
+    /// Keys that are looked for together have what each of them has, others among them.
+    fn finds_many(&self, map: &Map, view: View<'_>) {
+        let near = |key: &Vec<u8>| [key.clone(), key[..key.len().saturating_sub(1)].to_vec()];
+        let keys: Vec<_> = map.keys().rev().chain(self.now.keys()).flat_map(near).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut values = Vec::new();
+        self.tree.get_many(&keys, view, &mut values).unwrap();
+        assert_eq!(values.len(), keys.len());
+        for (&key, value) in keys.iter().zip(values) {
+            let value = value.map(|value| value.to_vec());
+            assert!(value.as_ref() == map.get(key), "{key:?} in version {}", view.version);
+        }
+    }
+
     /// Where a walk of the whole index is taken up again behind a key, it is as if it had not ended.
     fn goes_on_behind_each(&self, all: &[(Vec<u8>, Vec<u8>)], view: View<'_>) {
         for at in [0, all.len() / 3, all.len() / 2, all.len().saturating_sub(1)] {
@@ -308,6 +322,7 @@ impl House {
         assert_eq!(found.live, self.now.len() as u64);
         for (&version, map) in self.pins.iter().chain([(&self.visible, &self.now)]) {
             let view = View { version, dead: &self.dead };
+            self.finds_many(map, view);
             let mut forward = Vec::new();
             for direction in [Direction::Forward, Direction::Backward] {
                 let mut all = Vec::new();

@@ -12,7 +12,7 @@ use crate::keyspace::check_sizes;
 use crate::ledger::publish;
 use crate::opened::Handle;
 use crate::prefetched::Prefetched;
-use crate::tombstones::{KeyRange, Tombstone, masked_range};
+use crate::tombstones::{KeyRange, Tombstone, masked_get_many, masked_range};
 use crate::trees::Tree;
 use crate::write::{Engine, Owned};
 use crate::{Durability, Error, KeyCount, Keyspace};
@@ -78,6 +78,25 @@ impl Exclusive {
             return Ok(None);
         }
         tree.index().get_at(place, key, view).in_keyspace(tree.name())
+    }
+
+    /// The values under some keys, in the order of the keys, its own writes included; as
+    /// [`Snapshot::get_many`](crate::Snapshot::get_many).
+    ///
+    /// # Errors
+    /// As of [`get`](Exclusive::get): if one value cannot be read, none is returned.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keyspace: Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Value<'_>>>, Error> {
+        let view = self.changes.view(self.writing.shared());
+        let tree = self.tree(keyspace)?;
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let (tombstones, mut values) = (self.writing.shared().tombstones.load(), Vec::new());
+        masked_get_many(&tombstones, tree.index(), &keys, view, &mut values)
+            .in_keyspace(tree.name())?;
+        Ok(values)
     }
 
     /// Says that these keys will soon be read or changed, in this order: for many keys at once that is

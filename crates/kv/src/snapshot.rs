@@ -11,7 +11,9 @@ use crate::error::InKeyspace;
 use crate::media::KeyspaceEntry;
 use crate::opened::Handle;
 use crate::prepared::list;
-use crate::tombstones::{Tombstone, TombstoneList, masked_difference, masked_get, masked_range};
+use crate::tombstones::{
+    Tombstone, TombstoneList, masked_difference, masked_get, masked_get_many, masked_range,
+};
 use crate::trees::{Current, open_tree};
 use crate::version::PinKind;
 use crate::{Error, Keyspace, Prepared};
@@ -131,6 +133,25 @@ impl Snapshot {
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let (index, name) = self.tree(keyspace)?;
         masked_get(&self.tombstones, index, key, self.view()).in_keyspace(name)
+    }
+
+    /// The values under some keys, in the order of the keys: what [`get`](Snapshot::get) says of each. They are looked for
+    /// together, sixteen at a time, so that they are waited for together where they are not in the processor's cache, or
+    /// not in memory. Any number of keys, in any order, the same one more than once too.
+    ///
+    /// # Errors
+    /// As of [`get`](Snapshot::get): if one value cannot be read, none is returned.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keyspace: Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Value<'_>>>, Error> {
+        let (index, name) = self.tree(keyspace)?;
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let mut values = Vec::new();
+        let (list, view) = (&self.tombstones, self.view());
+        masked_get_many(list, index, &keys, view, &mut values).in_keyspace(name)?;
+        Ok(values)
     }
 
     /// The keys and values of a range, in order, from either end. Of everything: `range::<[u8]>(keyspace, ..)`.

@@ -398,6 +398,47 @@ impl Store {
         }
     }
 
+    /// The values under some keys in the visible version, one for all of them, copied, in the order of the keys.
+    ///
+    /// # Errors
+    /// As of [`Store::get_many_with`].
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keyspace: Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let mut values = Vec::with_capacity(keys.len());
+        self.get_many_with(keyspace, keys, |value| {
+            values.push(value.map(|value| value.to_vec()));
+        })?;
+        Ok(values)
+    }
+
+    /// Calls `read` with the value under each key, in the order of the keys: all of one version, the visible one, which is held
+    /// until the last call has returned, as [`Store::get_with`] says. The keys are looked for together, sixteen
+    /// at a time: see [`Snapshot::get_many`].
+    ///
+    /// # Errors
+    /// As of [`Store::get_with`]: if one value cannot be read, `read` is not called.
+    pub fn get_many_with<K: AsRef<[u8]>>(
+        &self,
+        keyspace: Keyspace,
+        keys: &[K],
+        mut read: impl FnMut(Option<Value<'_>>),
+    ) -> Result<(), Error> {
+        let reading = self.handle.shared.begin_reading();
+        match reading {
+            Some(reading) => {
+                let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+                reading.get_many(keyspace, &keys)?.into_iter().for_each(read);
+            }
+            None => {
+                self.snapshot()?.get_many(keyspace, keys)?.into_iter().for_each(&mut read);
+            }
+        }
+        Ok(())
+    }
+
     /// As `get_with`, with a pin.
     #[inline(never)]
     fn get_pinned<T>(

@@ -16,7 +16,9 @@
 
 mod mask;
 
-pub(crate) use mask::{masked_changed, masked_difference, masked_get, masked_has, masked_range};
+pub(crate) use mask::{
+    masked_changed, masked_difference, masked_get, masked_get_many, masked_has, masked_range,
+};
 
 use std::ops::{Bound, Deref};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -131,6 +131,35 @@ impl Transaction {
         Ok(self.read(keyspace, key)?.map(|value| value.to_vec()))
     }
 
+    /// The values under some keys, in the order of the keys, the transaction's own writes included; as
+    /// [`Snapshot::get_many`].
+    ///
+    /// # Errors
+    /// As of [`get`](Transaction::get): if one value cannot be read, none is returned.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let (mut values, mut unwritten) = (Vec::with_capacity(keys.len()), Vec::new());
+        for (at, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+            let own = self.own().get(keyspace, key)?;
+            if own.is_none() {
+                unwritten.push((at, key));
+            }
+            values.push(own.flatten());
+        }
+        let keys: Vec<&[u8]> = unwritten.iter().map(|&(_, key)| key).collect();
+        if self.isolation == Isolation::Serialisable {
+            keys.iter().for_each(|key| self.reads.key(keyspace, key));
+        }
+        let read = self.snapshot.get_many(keyspace, &keys)?;
+        for ((at, _), value) in unwritten.into_iter().zip(read) {
+            values[at] = value.map(|value| value.to_vec());
+        }
+        Ok(values)
+    }
+
     /// As [`get`](Transaction::get), calls `with` with the value.
     pub(crate) fn get_with(
         &mut self,

@@ -8,5 +8,5 @@ mod scan;
 
 pub(super) use self::changed::{changed_after, range_changed_after};
 pub(super) use self::changes::visit_changes;
-pub(super) use self::prefetcher::prefetch_keys;
+pub(super) use self::prefetcher::{ABREAST, prefetch_keys};
 pub(super) use self::scan::scan;

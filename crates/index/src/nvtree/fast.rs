@@ -39,7 +39,20 @@ pub(crate) fn get_fast<'f, const SCATTERED: bool>(
     reached: &mut Option<Reached<'f>>,
 ) -> Option<Option<Value<'static>>> {
     let at = leaves.leaf_fast::<SCATTERED>(wanted)?;
-    let Reached { leaf: leaf @ Leaf { side, .. }, lines, moment } = at;
+    let looked = look_fast(at, wanted, version);
+    if looked.is_none() {
+        *reached = Some(at);
+    }
+    looked
+}
+
+/// As `get_fast`, in the leaf of the key.
+#[inline(always)]
+pub(crate) fn look_fast(
+    Reached { leaf: leaf @ Leaf { side, .. }, lines, moment }: Reached<'_>,
+    wanted: Wanted<'_>,
+    version: u64,
+) -> Option<Option<Value<'static>>> {
     let (bytes, traits) = side.bytes();
     let matching = bytes.equal(print(wanted.hash)) & leaf.all_slots();
     let looked = match wanted.simple(traits) {
@@ -51,11 +64,7 @@ pub(crate) fn get_fast<'f, const SCATTERED: bool>(
         },
         _ => None,
     };
-    let looked = looked.filter(|_| side.still(moment));
-    if looked.is_none() {
-        *reached = Some(at);
-    }
-    looked
+    looked.filter(|_| side.still(moment))
 }
 
 /// Puts eight bytes; as `change_fast`.

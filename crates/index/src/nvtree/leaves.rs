@@ -224,6 +224,54 @@ impl Leaves {
         keys.iter().map(leaf).collect()
     }
 
+    /// Reaches the leaves of some keys side by side, and asks for what a search of them reads first. Adds one for each key;
+    /// `None`: something is in its way.
+    pub(crate) fn reach_abreast<'f, const SCATTERED: bool>(
+        &'f self,
+        wanted: &[Wanted<'_>],
+        reached: &mut Vec<Option<Reached<'f>>>,
+    ) {
+        if SCATTERED && let Some(directory) = self.directory.as_deref() {
+            wanted.iter().for_each(|wanted| directory.prefetch(wanted.head));
+            for wanted in wanted {
+                if let Listed::Leaf(id, _) = directory.find(wanted.head) {
+                    self.begin_look(id, wanted.hash);
+                }
+            }
+            reached.extend(wanted.iter().map(|&wanted| self.leaf_fast::<true>(wanted)));
+            return;
+        }
+        let keys: Vec<&[u8]> = wanted.iter().map(|wanted| wanted.key).collect();
+        let (all, mut found) = (reached.len() + keys.len(), Vec::with_capacity(keys.len()));
+        if let Some(inner) = self.inner.get().filter(|_| self.opening.is_whole())
+            && inner.find_abreast(&keys, &*self.forest, &mut found).is_ok()
+        {
+            let looks: Vec<_> = found
+                .into_iter()
+                .zip(wanted)
+                .map(|((id, token), wanted)| (self.begin_look(id, wanted.hash), token))
+                .collect();
+            reached.extend(looks.into_iter().map(|(look, token)| {
+                let (leaf, lines) = look?;
+                let moment = leaf.side.begin_now(self.forest.dead_epoch())?;
+                token.still().then_some(Reached { leaf, lines, moment })
+            }));
+        }
+        // Each is then looked for alone, and of an error that is where it is found.
+        reached.resize(all, None);
+    }
+
+    /// Asks for what a search of a leaf reads first.
+    #[inline(always)]
+    fn begin_look(&self, id: LeafId, hash: u64) -> Option<(Leaf<'_>, &[Line])> {
+        let leaf = Leaf::at(&self.forest, id).ok()?;
+        let lines = leaf.all_lines().ok()?;
+        leaf.will_read();
+        leaf.side.prefetch_first();
+        prefetch(lines.as_ptr().wrapping_add(line(hash, lines.len())));
+        Some((leaf, lines))
+    }
+
     #[inline(never)]
     fn leaf_in_time(&self, key: &[u8], hash: u64) -> Result<Reached<'_>, Error> {
         let inner = self.inner()?;

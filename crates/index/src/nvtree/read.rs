@@ -3,6 +3,7 @@
 mod changed;
 mod changes;
 mod lookup;
+mod lookup_many;
 mod prefetcher;
 mod scan;
 mod unpinned;
@@ -10,5 +11,6 @@ mod unpinned;
 pub(super) use self::changed::changed_after;
 pub(super) use self::changes::visit_changes;
 pub(super) use self::lookup::{bring_near, lookup};
+pub(super) use self::lookup_many::lookup_many;
 pub(super) use self::scan::{Sought, scan};
 pub(super) use self::unpinned::{copy_long, copy_newest};

@@ -36,6 +36,23 @@ pub(crate) fn masked_get<'i>(
     Ok(index.get(key, view)?)
 }
 
+/// Adds the values under some keys, each as [`masked_get`] says.
+pub(crate) fn masked_get_many<'i>(
+    list: &[Tombstone],
+    index: &'i Index,
+    keys: &[&[u8]],
+    view: View<'_>,
+    values: &mut Vec<Option<Value<'i>>>,
+) -> Result<(), Error> {
+    if list.is_empty() {
+        return Ok(index.get_many(keys, view, values)?);
+    }
+    for key in keys {
+        values.push(masked_get(list, index, key, view)?);
+    }
+    Ok(())
+}
+
 /// Whether there is a key that no tombstone covers; also one whose record is corrupt.
 pub(crate) fn masked_has(
     list: &[Tombstone],

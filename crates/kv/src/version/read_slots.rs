@@ -1,4 +1,4 @@
-//! Read slots: short reads of one key, at the visible version, with a pin that lasts for one call.
+//! Read slots: short reads of one key, or of some keys at once, at the visible version, with a pin that lasts for one call.
 //!
 //! A [snapshot](crate::Snapshot) takes the lock of the table of pins, twice, and clones what it reads
 //! from. That is too much for one key. A short read takes a *slot* instead, mostly its thread's own, which
@@ -172,6 +172,19 @@ impl Reading<'_> {
         let known = self.known.tree(keyspace, self.version)?;
         let view = View { version: self.version, dead: &NOTHING_DEAD };
         known.index.get(key, view).in_keyspace(&known.name)
+    }
+
+    /// The values under some keys.
+    pub(crate) fn get_many(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Value<'_>>>, Error> {
+        let known = self.known.tree(keyspace, self.version)?;
+        let view = View { version: self.version, dead: &NOTHING_DEAD };
+        let mut values = Vec::new();
+        known.index.get_many(keys, view, &mut values).in_keyspace(&known.name)?;
+        Ok(values)
     }
 }
 

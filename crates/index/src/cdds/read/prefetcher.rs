@@ -14,7 +14,7 @@ use crate::cdds::roots::Roots;
 use crate::{Error, Place, View};
 
 /// Keys that are looked for side by side. Processors wait for about so many lines at once.
-const ABREAST: usize = 16;
+pub(crate) const ABREAST: usize = 16;
 /// Lines of a record that are asked for; of those that follow the processor thinks itself.
 const RECORD_LINES: u64 = 4;
 

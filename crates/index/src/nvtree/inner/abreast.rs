@@ -6,6 +6,8 @@ use super::low::{LeafId, Lows};
 use super::node::Sought;
 use super::nodes::{Descent, Nodes, Token};
 use crate::Error;
+use crate::head::head;
+use crate::simd::{Count, OneByOne};
 
 /// Searches that are walked side by side. Processors wait for about so many lines at once.
 const ABREAST: usize = 16;
@@ -31,7 +33,10 @@ pub(super) fn find_abreast<'t>(
     found: &mut Vec<(LeafId, Token<'t>)>,
 ) -> Result<(), Error> {
     for keys in keys.chunks(ABREAST) {
-        let ways = descend_abreast(nodes, keys, lows)?;
+        let ways = match nodes.all_at_once {
+            Some(all) => descend_abreast(nodes, keys, lows, all)?,
+            None => descend_abreast(nodes, keys, lows, OneByOne)?,
+        };
         for (key, way) in keys.iter().zip(ways) {
             found.push(match way {
                 Way::Leaf(leaf, token) => (leaf, token),
@@ -46,17 +51,18 @@ fn descend_abreast<'t>(
     nodes: &'t Nodes,
     keys: &[&[u8]],
     lows: &impl Lows,
+    count: impl Count,
 ) -> Result<[Way<'t>; ABREAST], Error> {
     let mut ways = [Way::Lost; ABREAST];
     let Some(root) = nodes.enter() else { return Ok(ways) };
     ways[..keys.len()].fill(Way::In(root));
     let mut heads = [0; ABREAST];
-    heads.iter_mut().zip(keys).for_each(|(head, key)| *head = Sought::At(key).head());
+    heads.iter_mut().zip(keys).for_each(|(front, key)| *front = head(key, 0));
     let mut children = [0; ABREAST];
     for _ in 0..root.node.level() {
         for (at, key) in keys.iter().enumerate() {
-            let Way::In(Descent { node, state }) = ways[at] else { continue };
-            match nodes.child((node, state), heads[at], Sought::At(key), lows)? {
+            let Way::In(descent) = ways[at] else { continue };
+            match child(nodes, descent, (key, heads[at]), lows, count)? {
                 Some(child) => {
                     prefetch(nodes, child);
                     children[at] = child;
@@ -73,13 +79,30 @@ fn descend_abreast<'t>(
     // since its level was read.
     for (at, key) in keys.iter().enumerate() {
         let Way::In(Descent { node, state }) = ways[at] else { continue };
-        let leaf = nodes.child((node, state), heads[at], Sought::At(key), lows)?;
+        let leaf = child(nodes, Descent { node, state }, (key, heads[at]), lows, count)?;
         ways[at] = match leaf.filter(|_| node.still(state)) {
             Some(leaf) => Way::Leaf(leaf, Token { node, state }),
             None => Way::Lost,
         };
     }
     Ok(ways)
+}
+
+/// The child where the key is, whose first eight bytes are `front`; `None`: the node has changed.
+#[inline(always)]
+fn child(
+    nodes: &Nodes,
+    Descent { node, state }: Descent<'_>,
+    (key, front): (&[u8], u64),
+    lows: &impl Lows,
+    count: impl Count,
+) -> Result<Option<u32>, Error> {
+    let wanted = if state.is_simple() { Some(front) } else { node.head_of(state, key) };
+    match wanted.and_then(|wanted| node.place_by_heads(wanted, count)) {
+        Some(place) => Ok(Some(node.child(place))),
+        // Heads do not decide.
+        None => nodes.child((node, state), front, Sought::At(key), lows),
+    }
 }
 
 fn prefetch(nodes: &Nodes, id: NodeId) {

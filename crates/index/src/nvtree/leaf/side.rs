@@ -87,8 +87,14 @@ impl Side {
     /// Says that it will be looked at soon.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        prefetch(&self.moment);
+        self.prefetch_first();
         self.prefetch_rest();
+    }
+
+    /// Says that what every search needs will be looked at soon.
+    #[inline]
+    pub(crate) fn prefetch_first(&self) {
+        prefetch(&self.moment);
     }
 
     /// Says that what only scans and writers need will be looked at soon.

@@ -1,6 +1,10 @@
 //! Finding the value of a key: its leaf, its slot by fingerprint; and where there are elements that the view does not
 //! see, among all of the leaf.
 
+use tembo_pmem::Region;
+use tembo_pool::Object;
+
+use crate::nvtree::format::LINE_SIZE;
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::leaf::{Element, Leaf, Slots, hash, line, place_of, print, read_of};
@@ -27,15 +31,18 @@ pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
         for slot in prints.matching(print(hash), leaf.lines()) {
             let (element, _) = leaf.element(slot)?;
             if let Some(record) = element.record() {
-                leaf.region().will_read(record.offset(), record.size());
-                let lines = record.size().div_ceil(64).min(RECORD_LINES);
-                (0..lines).for_each(|line| {
-                    leaves.forest.region().prefetch(record.offset() + line * 64);
-                });
+                prefetch_record(leaf.region(), record);
             }
         }
     }
     Ok(())
+}
+
+/// Says that a record will be read soon.
+pub(crate) fn prefetch_record(region: &Region, record: Object) {
+    region.will_read(record.offset(), record.size());
+    let lines = record.size().div_ceil(LINE_SIZE).min(RECORD_LINES);
+    (0..lines).for_each(|line| region.prefetch(record.offset().wrapping_add(line * LINE_SIZE)));
 }
 
 /// The value that the view sees. The leaf may have been reached before.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use tembo_bench::guard::{self, Change, Counts};
+use tembo_bench::guard::{self, Change, Counts, Profile};
 use tembo_bench::{Kind, traced};
 
 use crate::contender;
@@ -19,6 +19,12 @@ pub(crate) struct Args {
     /// Keep what is counted now
     #[arg(long)]
     write: bool,
+    /// Say in which parts of the code the instructions of lookups and changes are, and count nothing else
+    #[arg(long, conflicts_with = "write")]
+    profile: bool,
+    /// With --profile: the functions of each part too
+    #[arg(long, requires = "profile")]
+    functions: bool,
     /// Only run the cases: what is started under callgrind
     #[arg(long, hide = true)]
     run: bool,
@@ -41,11 +47,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         insert(kind, args.keys, args.node_size)?;
         return Ok(Exit::Done);
     }
+    if args.run && args.profile {
+        guard::run_profiled()?;
+        return Ok(Exit::Done);
+    }
     if args.run {
         writeln!(out, "{}", serde_json::to_string(&guard::run()?)?)?;
         return Ok(Exit::Done);
     }
     let program = std::env::current_exe().context("finding this program")?;
+    if args.profile {
+        let profile = guard::profile(&program, &["guard", "--run", "--profile"])?;
+        write!(out, "{profile}")?;
+        if args.functions {
+            write_functions(&mut out, &profile)?;
+        }
+        return Ok(Exit::Done);
+    }
     let read = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
     let (counted, has_valgrind) = guard::count(&program, &["guard", "--run"], &read)?;
     if !has_valgrind {
@@ -71,4 +89,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let what = "hot paths cost more; if that is meant, `tembo-lab guard --write` keeps the counts";
     refuse(Exit::Other, what)
+}
+
+fn write_functions(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
+    for table in &profile.tables {
+        writeln!(out, "\n{}, all of these operations together", table.title)?;
+        for (part, functions) in &table.functions {
+            writeln!(out, "  {part}")?;
+            for (function, count) in functions {
+                writeln!(out, "    {count:8.1} {function}")?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -130,7 +130,7 @@ pub fn profile(program: &Path, words: &[&str]) -> Result<Profile, Error> {
     let frames = frames(program, addresses.into_iter())?;
     let place = |address: u64| {
         let frames = frames.get(&address).map_or(&[][..], Vec::as_slice);
-        let function = frames.first().map_or("?", |frame| &frame.function);
+        let function = frames.first().map_or("?", |frame| frame.function.as_str());
         (part(frames), function)
     };
     let mut dumps = dumps.iter();

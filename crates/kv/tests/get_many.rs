@@ -17,8 +17,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
 
 fn open(index: IndexKind) -> (Store, Keyspace) {
-    let options =
-        Options::new().index(index).background(false).size(4 << 20).size_max(256 << 20);
+    let options = Options::new().index(index).background(false).size(4 << 20).size_max(256 << 20);
     let store = Store::volatile(&options).unwrap();
     let space = store.keyspace("x").unwrap();
     (store, space)
@@ -114,11 +113,9 @@ fn keys_that_are_looked_for_together_have_what_each_of_them_has() {
 
 #[test]
 fn a_transaction_finds_what_it_has_written_among_what_was_there() {
-    for (index, isolation) in KINDS.into_iter().zip([
-        Isolation::Snapshot,
-        Isolation::Serialisable,
-        Isolation::Snapshot,
-    ]) {
+    for (index, isolation) in
+        KINDS.into_iter().zip([Isolation::Snapshot, Isolation::Serialisable, Isolation::Snapshot])
+    {
         let (store, space) = open(index);
         let (mut random, mut map) = (Random(5), Map::new());
         for round in 0..30 {

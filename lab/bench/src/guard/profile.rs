@@ -151,7 +151,8 @@ impl Table {
         let mut functions: BTreeMap<&str, BTreeMap<String, f64>> = BTreeMap::new();
         for (column, dump) in dumps.iter().enumerate() {
             let own = dump.own.iter().map(|(&address, &count)| (place(address), count));
-            let foreign = dump.foreign.iter().map(|(name, &count)| (("C library", &name[..]), count));
+            let foreign =
+                dump.foreign.iter().map(|(name, &count)| (("C library", &name[..]), count));
             for ((part, function), count) in own.chain(foreign) {
                 let count = count as f64 / OPERATIONS as f64;
                 parts.entry(part).or_insert_with(|| vec![0.0; dumps.len()])[column] += count;

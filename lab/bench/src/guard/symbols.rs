@@ -22,7 +22,10 @@ pub(super) type Frames = BTreeMap<u64, Vec<Frame>>;
 ///
 /// # Errors
 /// [`Error::Rival`] if there is no `addr2line`, or it fails.
-pub(super) fn frames(program: &Path, addresses: impl Iterator<Item = u64>) -> Result<Frames, Error> {
+pub(super) fn frames(
+    program: &Path,
+    addresses: impl Iterator<Item = u64>,
+) -> Result<Frames, Error> {
     let error = failed("addr2line");
     let mut asked = tempfile::tempfile()?;
     let text: String = addresses.map(|address| format!("{address:#x}\n")).collect();

@@ -18,6 +18,7 @@ mod code;
 mod entry;
 mod ffi;
 mod file;
+mod file_id;
 mod journal;
 mod kept_pages;
 mod listener;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rustix::net::{Shutdown, shutdown};
 
+use crate::file_id::FileId;
 use crate::process::Inherited;
 use crate::socket::{self, Stream};
 use crate::thread;
@@ -28,6 +29,8 @@ type Serve = dyn Fn(Stream) + Send + Sync;
 /// A socket that is listened at, until it is dropped.
 pub(crate) struct Listener {
     path: PathBuf,
+    /// The socket at the path.
+    file: Option<FileId>,
     shared: Arc<Shared>,
 }
 
@@ -57,7 +60,7 @@ impl Listener {
         let _inherited = Inherited::new(socket.as_raw_fd());
         let shared = Arc::new(Shared { _inherited, socket, is_stopped, clients, serve });
         let accepting = shared.clone();
-        let listener = Listener { path: path.to_owned(), shared };
+        let listener = Listener { path: path.to_owned(), file: FileId::at(path), shared };
         thread::start("tembo-owner", move || accept_all(&accepting))?;
         Ok(listener)
     }
@@ -66,8 +69,10 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.is_stopped.store(true, Ordering::SeqCst);
-        // The path may be gone, and the thread may have ended: both are what is wanted.
-        let _ = fs::remove_file(&self.path);
+        // The path may be gone, or another owner's, and the thread may have ended: that is what is wanted.
+        if self.file == FileId::at(&self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
         let _ = shutdown(&self.shared.socket, Shutdown::Both);
     }
 }

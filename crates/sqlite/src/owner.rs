@@ -137,8 +137,8 @@ fn serve_frames(stream: &UnixStream, pool: &Weak<Pool>) -> Result<(), End> {
     incoming.receive(stream, &mut request)?;
     let opened = match Request::of(&request)? {
         Request::Open { device, creates, view } => {
-            // The pool is closed: the client looks for the next owner.
-            let Some(pool) = PoolRef::of(pool) else { return Ok(()) };
+            // The pool is closed, or its file was removed: the client looks for the next owner.
+            let Some(pool) = PoolRef::of(pool).filter(PoolRef::is_in_place) else { return Ok(()) };
             let database = pool.database(device, creates);
             database.and_then(|database| MainFile::new(database, &view))
         }

@@ -11,6 +11,7 @@ use tembo_array::{Array, Device, DeviceOptions};
 use tembo_kv::{self as kv, DomainRequest, Options, Store, pmem};
 
 use crate::code::Code;
+use crate::file_id::FileId;
 use crate::listener::Listener;
 use crate::process::{PerProcess, generation};
 use crate::recent::Recent;
@@ -24,6 +25,8 @@ pub(crate) struct Pool {
     /// Of the process that opened it.
     generation: u32,
     path: PathBuf,
+    /// What lay at the path when it was opened.
+    file: Option<FileId>,
     store: Store,
     array: Array,
     databases: Mutex<HashMap<String, Weak<Database>>>,
@@ -73,8 +76,14 @@ pub(crate) fn split(path: &Path) -> (PathBuf, String) {
 
 /// The pool of that canonical path, if this process owns it.
 pub(crate) fn owned(path: &Path) -> Option<PoolRef> {
-    let pools = POOLS.get().lock();
-    pools.get(path).and_then(PoolRef::of)
+    in_place(&POOLS.get().lock(), path)
+}
+
+/// The pool that is open at a path, if its file still lies there: one that was removed may be open for some time.
+fn in_place(pools: &HashMap<PathBuf, Weak<Pool>>, path: &Path) -> Option<PoolRef> {
+    // The lock of the pools is held, so that this is not the last hold that goes.
+    let pool = pools.get(path)?.upgrade()?;
+    (pool.file == FileId::at(path)).then(|| PoolRef(Some(pool)))
 }
 
 /// Opens the pool of a canonical path, and serves it to other processes. `None`: one of them owns it.
@@ -85,7 +94,7 @@ pub(crate) fn own(
     serve: Serve,
 ) -> Result<Option<PoolRef>, Code> {
     let mut pools = POOLS.get().lock();
-    if let Some(pool) = pools.get(path).and_then(PoolRef::of) {
+    if let Some(pool) = in_place(&pools, path) {
         return Ok(Some(pool));
     }
     let Some(store) = start(path, creates, domain)? else { return Ok(None) };
@@ -112,7 +121,8 @@ fn serve_at(
     let array = Array::open(&store)?;
     let (databases, listener) = (Mutex::default(), OnceLock::new());
     let (served_at, path) = (socket::path_beside(path), path.to_owned());
-    let pool = Arc::new(Pool { generation: generation(), path, store, array, databases, listener });
+    let (generation, file) = (generation(), FileId::at(&path));
+    let pool = Arc::new(Pool { generation, path, file, store, array, databases, listener });
     pools.insert(pool.path.clone(), Arc::downgrade(&pool));
     let served = Arc::downgrade(&pool);
     let listener = Listener::new(&served_at, Box::new(move |client| serve(client, &served)));
@@ -157,6 +167,11 @@ impl PoolRef {
     /// `None`: it is closed, or about to be.
     pub(crate) fn of(pool: &Weak<Pool>) -> Option<PoolRef> {
         pool.upgrade().map(|pool| PoolRef(Some(pool)))
+    }
+
+    /// Whether its file lies where it was opened.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.0.as_ref().is_some_and(|pool| pool.file == FileId::at(&pool.path))
     }
 
     fn pool(&self) -> Result<&Arc<Pool>, Code> {
@@ -206,7 +221,10 @@ impl Drop for PoolRef {
         let mut pools = POOLS.get().lock();
         let Some(pool) = Arc::into_inner(pool) else { return };
         let Pool { path, store, array, listener, .. } = pool;
-        pools.remove(&path);
+        // Another pool may have been made at its path.
+        if pools.get(&path).is_some_and(|known| known.strong_count() == 0) {
+            pools.remove(&path);
+        }
         // The socket goes before the lock of the pool: the next owner makes its own.
         drop((listener, array));
         // Nothing depends on a clean end.

@@ -489,6 +489,34 @@ def a_log_without_its_pool_is_not_overwritten():
     again.close()
 
 
+def a_database_that_was_removed_is_not_found_again():
+    again = os.path.join(os.path.dirname(POOL), "again.pool")
+    # What lies beside the pool goes with it, or the socket stays.
+    for ends in [["", ".log", ".sock"], ["", ".log"]]:
+        old = connect(again)
+        old.execute("create table old(x)")
+        for end in ends:
+            if os.path.exists(again + end):
+                os.remove(again + end)
+        new = connect(again)
+        assert one(new, "select count(*) from sqlite_master") == 0
+        new.execute("create table new(x)")
+        # A connection that has it open goes on with what was removed, as with a file.
+        assert one(old, "select count(*) from old") == 0
+        old.close()
+        other = connect(again)
+        assert one(other, "select count(*) from new") == 0
+        new.close()
+        other.close()
+        later = connect(again)
+        assert one(later, "select group_concat(name) from sqlite_master") == "new"
+        later.execute("drop table new")
+        later.close()
+        for end in ["", ".log"]:
+            if os.path.exists(again + end):
+                os.remove(again + end)
+
+
 def features():
     make(connect())
     a_fork_is_detected()
@@ -502,6 +530,7 @@ def features():
     the_past_is_read()
     ordinary_files_come_in_and_out()
     a_log_without_its_pool_is_not_overwritten()
+    a_database_that_was_removed_is_not_found_again()
     lock, stop = threading.Lock(), threading.Event()
     readers = start((read, stop), (read, stop))
     for thread in start((write, 0, lock, 60), (write, 1, lock, 60)):

@@ -1,7 +1,6 @@
 //! SQLite's TCL tests: `testfixture`, built from the checkout, with the VFS `tembo` as its default. Each file is run in a process of
 //! its own, over an ordinary file and over the VFS.
 
-use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -19,7 +18,7 @@ const DEFAULT: &str = include_str!("default.c");
 const REMOVES: &str = include_str!("removes.tcl");
 
 /// How long one file may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Stands for what did not run, because the file came to no end.
 const ENDED: &str = "(ended)";
@@ -50,20 +49,19 @@ fn build(checkout: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder.join("testfixture"))
 }
 
-/// Runs all files, or those that are named; a line for each: file, tests over an ordinary file, tests over the VFS, names of
-/// those that fail only over the VFS. Says how many fail without a reason that is known.
+/// Runs all files, or those that are named; what is found of each lies in a file of the results: tests over an ordinary file, tests
+/// over the VFS, names of those that fail only over the VFS. Says how many fail without a reason that is known.
 pub(super) fn run(
     checkout: &Path,
     extension: &Path,
     results: &Path,
     only: &[String],
-) -> anyhow::Result<(usize, String)> {
+) -> anyhow::Result<usize> {
     let folder = results.join("tcl");
     fs::create_dir_all(&folder)?;
     let testfixture = build(checkout, &folder)?;
-    let (mut unknown, mut lines) = (0, String::new());
-    let files = GROUPS.iter().flat_map(|(_, files)| files.split_whitespace());
-    for file in files.filter(|file| only.is_empty() || only.iter().any(|name| name == file)) {
+    let mut unknown = 0;
+    for file in all_files().filter(|file| only.is_empty() || only.iter().any(|name| name == file)) {
         let test = checkout.join(script(file));
         let at = |vfs, extension| over(vfs, extension, &testfixture, &test, &folder);
         let wanted = at("unix", None)?;
@@ -78,9 +76,14 @@ pub(super) fn run(
             failed.len()
         );
         unknown += without.len();
-        writeln!(lines, "{file}\t{}\t{}\t{}", wanted.tests, found.tests, failed.join(" "))?;
+        let line = format!("{}\t{}\t{}", wanted.tests, found.tests, failed.join(" "));
+        fs::write(folder.join(format!("{file}.tsv")), line)?;
     }
-    Ok((unknown, lines))
+    Ok(unknown)
+}
+
+fn all_files() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().flat_map(|(_, files)| files.split_whitespace())
 }
 
 /// Where a file lies in the checkout.
@@ -167,23 +170,30 @@ fn summary(text: &str) -> Run {
     run
 }
 
-/// One file, as the run has written it.
-pub(super) struct Found<'l> {
-    pub(super) file: &'l str,
+/// One file, as its last run has written it.
+pub(super) struct Found {
+    pub(super) file: &'static str,
     pub(super) wanted: u32,
     pub(super) tests: u32,
-    pub(super) failed: Vec<&'l str>,
+    pub(super) failed: Vec<String>,
 }
 
-/// The lines of the last run.
-pub(super) fn read(lines: &str) -> Vec<Found<'_>> {
-    let found = lines.lines().filter_map(|line| {
-        let mut cells = line.split('\t');
-        let file = cells.next()?;
-        let (wanted, tests) = (cells.next()?.parse().ok()?, cells.next()?.parse().ok()?);
-        Some(Found { file, wanted, tests, failed: cells.next()?.split_whitespace().collect() })
-    });
-    found.collect()
+/// What the last runs of all files have found.
+pub(super) fn read(results: &Path) -> anyhow::Result<Vec<Found>> {
+    let read = |file: &'static str| {
+        let path = results.join(format!("tcl/{file}.tsv"));
+        let line = fs::read_to_string(&path)
+            .with_context(|| format!("{}: run the suite with --tcl first", path.display()))?;
+        found(file, &line).with_context(|| format!("{}: `{line}`", path.display()))
+    };
+    all_files().map(read).collect()
+}
+
+fn found(file: &'static str, line: &str) -> Option<Found> {
+    let mut cells = line.split('\t');
+    let (wanted, tests) = (cells.next()?.parse().ok()?, cells.next()?.parse().ok()?);
+    let failed = cells.next()?.split_whitespace().map(str::to_owned).collect();
+    Some(Found { file, wanted, tests, failed })
 }
 
 #[cfg(test)]
@@ -199,9 +209,10 @@ mod tests {
         assert_eq!(summary(text), Run { tests: 2, failed: vec!["a-1.2".into(), ENDED.into()] });
         let wanted = Run { tests: 3, failed: vec!["a-1.2".into()] };
         assert_eq!(only_there(&wanted, summary(text).failed), [ENDED]);
-        let line = "a\t3\t2\ta-1.2 (ended)\nb\t5\t5\t\n";
-        let found = read(line);
-        assert_eq!((found[0].wanted, found[0].tests, found[0].failed.len()), (3, 2, 2));
-        assert_eq!((found[1].file, found[1].failed.len()), ("b", 0));
+        let found =
+            |line| found("a", line).map(|found| (found.wanted, found.tests, found.failed.len()));
+        assert_eq!(found("3\t2\ta-1.2 (ended)"), Some((3, 2, 2)));
+        assert_eq!(found("5\t5\t"), Some((5, 5, 0)));
+        assert_eq!(found(""), None);
     }
 }

@@ -28,7 +28,7 @@ pub(super) const GROUPS: [(&str, &str); 14] = [
     ),
     (
         "transactions, savepoints, locks",
-        "trans trans2 trans3 savepoint savepoint2 savepoint4 savepoint5 savepoint6 savepoint7 rollback rollback2 subjournal \
+        "trans trans2 trans3 savepoint savepoint2 savepoint4 savepoint5 savepoint7 rollback rollback2 subjournal \
          lock lock2 lock3 lock4 lock5 lock6 lock7 busy busy2 exclusive exclusive2 cachespill cacheflush dataversion1 attach \
          attach2 attach3 attach4 avtrans interrupt interrupt2 tkt3457 writecrash jrnlmode jrnlmode2 jrnlmode3 journal1 journal2 \
          journal3 shared shared2 shared3 shared4 shared6 shared7 shared8 shared9 sharedA sharedB",
@@ -97,7 +97,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 6] = [
         "about other programs and extensions than the engine",
     ),
     (
-        "malloc*, speed*, soak, fuzz*, thread*",
+        "malloc*, speed*, savepoint6, soak, fuzz*, thread*",
         "memory that runs out, hours, or times: not about the VFS",
     ),
 ];

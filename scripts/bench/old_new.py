@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Two programs of the laboratory side by side: what a change costs the indexes and the store.
+
+Rounds are interleaved: in each, both programs run `bench nvtree` and `bench records` with the round's seed, one first in
+odd rounds, the other in even ones. Of each row the ratio new to old is shown three ways: of the medians, of the best rounds, and the
+median of the rounds' own ratios with the least and the greatest. More than 1: new is faster. Operations a second of thread CPU time.
+
+    scripts/bench/old_new.py --old 'old/tembo-lab bench' --new 'target/release/tembo-lab bench' --rounds 12 --processor 0
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CONTENDERS = ("cdds", "nvtree", "kv-cdds", "kv-nvtree")
+# Bytes of a value, and how many records.
+RECORDS = ((100, 60_000), (2048, 20_000))
+KEYS = 200_000
+# A row is named when both its medians and its best rounds are below this.
+AIM = 0.98
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--old", required=True, help="the command before its experiment's name, with spaces between its words")
+    parser.add_argument("--new", required=True)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--keys", type=int, default=KEYS)
+    parser.add_argument("--processor", help="on which both run; any unless given")
+    parser.add_argument("--out", default=os.path.join(ROOT, "target/bench"))
+    return parser.parse_args()
+
+
+def ask(args, command, *words):
+    pinned = ["taskset", "-c", args.processor] if args.processor else []
+    done = subprocess.run([*pinned, *command.split(), *words, "--json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{command} {words[0]}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def measure(args, command, seed):
+    """Operations a second by row: bytes of the value, contender, operation."""
+    rows = {}
+    found = ask(args, command, "nvtree", "--keys", str(args.keys), "--rounds", "1", "--seed", str(seed),
+                "--contenders", ",".join(CONTENDERS))
+    for cell in found["cells"]:
+        rows["8 B", cell["contender"], cell["operation"]] = cell["cpu"]["median"]
+    for size, count in RECORDS:
+        found = ask(args, command, "records", "--count", str(count), "--value-size", str(size), "--rounds", "1",
+                    "--seed", str(seed))
+        for cell in found:
+            rows[f"{size} B", cell["index"], cell["operation"]] = cell["cpu_kops"]
+    return rows
+
+
+def ratios(old, new):
+    paired = sorted(after / before for before, after in zip(old, new))
+    return statistics.median(new) / statistics.median(old), max(new) / max(old), paired
+
+
+def report(rows, head):
+    """The page of rows by name, each with the figures of the old program and of the new one."""
+    lines = [head, "", "| value | contender | operation | medians | best rounds | rounds: median (least–greatest) | |",
+             "|---|---|---|---|---|---|---|"]
+    groups, below = {}, 0
+    for (size, contender, operation), (old, new) in rows.items():
+        median, best, paired = ratios(old, new)
+        groups.setdefault((size, contender), []).append((median, best))
+        is_below = median < AIM and best < AIM
+        below += is_below
+        lines.append(f"| {size} | {contender} | {operation} | {median:.2f} | {best:.2f} | {statistics.median(paired):.2f} "
+                     f"({paired[0]:.2f}–{paired[-1]:.2f}) | {f'below {AIM}' if is_below else ''} |")
+    lines += ["", f"{below} of {len(rows)} rows are below {AIM} by both. Geometric means of a contender's rows:", "",
+              "| value | contender | medians | best rounds |", "|---|---|---|---|"]
+    for (size, contender), found in groups.items():
+        means = [statistics.geometric_mean(part) for part in zip(*found)]
+        lines.append(f"| {size} | {contender} | {means[0]:.2f} | {means[1]:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    args = arguments()
+    rows = {}
+    for number in range(1, args.rounds + 1):
+        order = [(0, args.old), (1, args.new)]
+        for which, command in order if number % 2 else reversed(order):
+            for row, figure in measure(args, command, number).items():
+                rows.setdefault(row, ([], []))[which].append(figure)
+        print(f"round {number} of {args.rounds}", flush=True)
+    head = (f"scripts/bench/old_new.py: {args.rounds} interleaved rounds, {args.keys:,} keys of 8 bytes, "
+            f"{' and '.join(f'{count:,} records of {size} B' for size, count in RECORDS)}; {platform.machine()}, "
+            f"load {os.getloadavg()[0]:.1f}; {time.strftime('%Y-%m-%d')}")
+    text = report(rows, head)
+    os.makedirs(args.out, exist_ok=True)
+    with open(os.path.join(args.out, "old-new.md"), "w") as file:
+        file.write(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -64,7 +64,7 @@ mod wait;
 
 use crate::command::Command;
 
-pub(crate) use catalog::catalog;
+pub(crate) use catalog::{catalog, served_stale};
 pub(crate) use connection::REDIS_VERSION;
 
 /// All commands, by family.

@@ -12,7 +12,8 @@ use crate::effects::{begin_effects, end_effects};
 use crate::event_class::Classes;
 use crate::evict::make_room;
 use crate::failure::{
-    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, READ_ONLY_REPLICA, REMOVED,
+    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, OUT_OF_REACH, READ_ONLY, READ_ONLY_REPLICA,
+    REMOVED,
 };
 use crate::invalidate::{Changed, invalidate};
 use crate::key_positions::key_positions;
@@ -64,7 +65,7 @@ pub(crate) fn dispatch(
         context.shared.observed.times.reject(number);
         return reject(context, args, &text, reply);
     }
-    if let Some(text) = refusal(context, command) {
+    if let Some(text) = refusal(context, found) {
         context.shared.observed.times.reject(number);
         return reject(context, args, &text, reply);
     }
@@ -122,7 +123,7 @@ fn make_room_first(context: &mut Context<'_, '_>, reply: &mut Reply) -> Result<(
 
 /// Why the client may not have the command executed or queued, if it may not.
 #[inline]
-fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
+fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8>> {
     let writes_later = || {
         command.name == "exec" && context.session.multi.as_ref().is_some_and(|multi| multi.writes)
     };
@@ -154,7 +155,22 @@ fn refusal(context: &Context<'_, '_>, command: &Command) -> Option<Vec<u8>> {
         );
         return Some(text.into_bytes());
     }
+    if context.shared.is_stale() && !is_served_stale(context, (command, number)) {
+        return Some(OUT_OF_REACH.as_bytes().to_vec());
+    }
     None
+}
+
+/// Whether the command, and what it executes of a transaction, is executed while the primary is out of reach.
+#[cold]
+fn is_served_stale(context: &Context<'_, '_>, (command, number): Found) -> bool {
+    let is_served = |kept: &Kept| {
+        lookup(context.table, kept.args())
+            .is_none_or(|(_, number)| context.shared.serves_stale(number))
+    };
+    let queue = context.session.multi.as_ref().filter(|_| command.name == "exec");
+    context.shared.serves_stale(number)
+        && queue.is_none_or(|multi| multi.queue.iter().all(is_served))
 }
 
 /// Why clients may not execute the command, if they may not.

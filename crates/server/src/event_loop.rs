@@ -14,7 +14,7 @@ use crate::acl::Acl;
 use crate::backup::Backups;
 use crate::clock::Clock;
 use crate::command::Table;
-use crate::commands::{FAMILIES, catalog};
+use crate::commands::{FAMILIES, catalog, served_stale};
 use crate::commit::expire;
 use crate::config::Config;
 use crate::dataset::{Dataset, Spaces};
@@ -84,6 +84,7 @@ impl<'s> EventLoop<'s> {
         let acl = Acl::new(catalog(&table), config)?;
         let mut shared = Shared::new(settings, acl, backups, address.port(), clock);
         shared.config_file.clone_from(&config.file);
+        shared.served_stale = served_stale(&table);
         shared.items.size_max = config.memcached_item_size;
         if let Some(tls) = &config.tls {
             (shared.tls, shared.tls_of_link) = (Some(server_config(tls)?), client_config(tls)?);

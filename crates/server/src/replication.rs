@@ -170,6 +170,15 @@ impl Replication {
         self.following.as_deref()
     }
 
+    /// Whether a primary is followed, or is to be, and the link to it is not up.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        match (&self.order, &self.following) {
+            (Some(Order::Follow(..)), _) => true,
+            (Some(Order::Promote), _) | (None, None) => false,
+            (None, Some(following)) => following.stage != Stage::Connected,
+        }
+    }
+
     /// Versions are offsets where there are or were replicas; else the offset is 0, as Redis's is.
     pub(crate) fn offset(&self, durable: u64) -> u64 {
         match &self.following {

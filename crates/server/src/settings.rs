@@ -74,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) busy_reply_ms: u64,
     /// Writes are refused while fewer replicas than this have been heard of lately; 0: they are not.
     pub(crate) min_replicas: usize,
+    /// A replica is read from while its primary is out of reach.
+    pub(crate) serves_stale: bool,
     /// For so many milliseconds a replica that is not heard of counts.
     pub(crate) replica_lag_ms: u64,
     /// Longest bulk.
@@ -138,6 +140,7 @@ impl Settings {
             repl_timeout_ms: 0,
             busy_reply_ms: 0,
             min_replicas: 0,
+            serves_stale: true,
             replica_lag_ms: 0,
             bulk_size_max: BULK_SIZE_MAX as usize,
             normal_output: OutputLimit::default(),
@@ -525,6 +528,7 @@ impl Settings {
         self.replica_lag_ms = self.number("min-replicas-max-lag") * 1000;
         let min_replicas = self.number("min-replicas-to-write") as usize;
         self.min_replicas = if self.replica_lag_ms > 0 { min_replicas } else { 0 };
+        self.serves_stale = self.value("replica-serve-stale-data") == b"yes";
         self.tracked_keys_max = self.number("tracking-table-max-keys") as usize;
         self.stream_block = self.number("stream-node-max-entries");
     }

@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) acl: Acl,
     /// The configuration file.
     pub(crate) config_file: Option<PathBuf>,
+    /// By the numbers of commands, whether a replica executes them while its primary is out of reach.
+    pub(crate) served_stale: Vec<bool>,
     /// Counters.
     pub(crate) stats: Stats,
     /// How long turns take.
@@ -125,6 +127,7 @@ impl Shared {
             tls_of_link: None,
             acl,
             config_file: None,
+            served_stale: Vec::new(),
             stats: Stats::default(),
             latency: Latency::default(),
             observed: Observed::new(),
@@ -206,6 +209,18 @@ impl Shared {
     #[inline]
     pub(crate) fn lacks_replicas(&self) -> bool {
         self.settings.min_replicas > 0 && self.good_replicas() < self.settings.min_replicas
+    }
+
+    /// Whether this server is a replica that is not to be read from, because its primary is out of reach.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        !self.settings.serves_stale && self.replication.is_out_of_reach()
+    }
+
+    /// Whether a command, by its number, is executed also then.
+    #[cold]
+    pub(crate) fn serves_stale(&self, number: usize) -> bool {
+        self.served_stale.get(number).is_none_or(|served| *served)
     }
 
     /// How many replicas have been heard of lately.

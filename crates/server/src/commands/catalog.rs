@@ -20,6 +20,15 @@ pub(crate) fn catalog(table: &Table) -> Catalog {
     Catalog::new(entries)
 }
 
+/// By the numbers of a table's commands, whether a replica executes them while its primary is out of reach.
+pub(crate) fn served_stale(table: &Table) -> Vec<bool> {
+    let facts: HashMap<&str, Facts> = Facts::all().collect();
+    let is_served = |command: &Command| {
+        facts.get(command.full_name).is_none_or(|facts| facts.has_flag("stale"))
+    };
+    table.all_numbered().map(|(command, _)| is_served(command)).collect()
+}
+
 fn entry(command: &Command, parent: Option<usize>, facts: Option<&Facts>) -> Entry {
     let keys = match facts {
         Some(facts) => KeySpec::parse_all(facts.key_specs_text()),

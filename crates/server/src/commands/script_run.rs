@@ -14,7 +14,8 @@ use crate::command::{ADMIN, Context, DENY_OOM, READ, REPLICATED, SAVE, WRITE};
 use crate::commands::facts::{Facts, ForScripts};
 use crate::dispatch::{Found, execute, lookup, note_keys};
 use crate::failure::{
-    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, Outcome, READ_ONLY, READ_ONLY_REPLICA, REMOVED,
+    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, OUT_OF_REACH, Outcome, READ_ONLY,
+    READ_ONLY_REPLICA, REMOVED,
 };
 use crate::lua::{Engine, Host, Interruption, Outcome as Ended, Returned, ScriptFlags};
 use crate::permission::{Place, refusal};
@@ -69,6 +70,9 @@ fn check_call(context: &Context<'_, '_>, call: &Call<'_>) -> Outcome {
     }
     if context.data.access() == Access::Loading {
         return Err(LOADING.into());
+    }
+    if context.shared.is_stale() && call.flags.is_some_and(|flags| !flags.allow_stale()) {
+        return Err(OUT_OF_REACH.into());
     }
     let says_no_writes = call.flags.is_some_and(ScriptFlags::no_writes);
     if call.flags.is_some() && !says_no_writes {
@@ -235,6 +239,9 @@ impl Caller<'_, '_, '_> {
                 return Err(NO_REPLICAS.to_owned());
             }
             _ => {}
+        }
+        if self.context.shared.is_stale() && !self.context.shared.serves_stale(found.1) {
+            return Err("ERR Can not execute the command on a stale replica".to_owned());
         }
         let running = self.context.shared.scripts.running.as_ref();
         let has_written = running.is_some_and(|running| running.has_written);

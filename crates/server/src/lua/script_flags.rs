@@ -30,6 +30,11 @@ impl ScriptFlags {
         self.0 & 2 != 0
     }
 
+    /// It may be executed by a replica whose primary is out of reach.
+    pub(crate) fn allow_stale(self) -> bool {
+        self.0 & 4 != 0
+    }
+
     /// The names of the flags.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         NAMES

@@ -122,7 +122,7 @@ pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("replica-announce-port", "0", Kind::Number(0, 65535)),
     ("replica-priority", "100", Kind::Number(0, i32::MAX as i64)),
     ("replica-read-only", "yes", Kind::Fixed),
-    ("replica-serve-stale-data", "yes", Kind::Fixed),
+    ("replica-serve-stale-data", "yes", Kind::Flag),
     ("requirepass", "", Kind::Text),
     ("retain-seconds", "0", Kind::Number(0, u32::MAX as i64)),
     ("sanitize-dump-payload", "no", Kind::Word(&["no", "yes", "clients"])),

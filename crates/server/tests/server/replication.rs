@@ -444,3 +444,52 @@ fn a_link_that_is_cut_anywhere_goes_on_where_it_was() {
     drop(cutter);
     assert_same(&primary.stop().0, &replica.stop().0);
 }
+
+/// What is queued while the primary is in reach is not executed when it is not.
+#[test]
+fn a_replica_without_its_primary_can_refuse_to_show_what_may_be_old() {
+    const DOWN: &str =
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    // No server listens there.
+    let follow = |client: &mut Client| client.call("REPLICAOF 127.0.0.1 1");
+    client.call("SET a 1");
+    assert_eq!(follow(&mut other), "+OK\r\n");
+    assert_eq!(client.call("GET a"), "$1\r\n1\r\n");
+    assert_eq!(client.call("CONFIG SET replica-serve-stale-data no"), "+OK\r\n");
+    let down = format!("-{DOWN}");
+    for command in ["GET a", "PING", "KEYS *", "WAIT 0 0", "DBSIZE"] {
+        assert_eq!(client.call(command), down, "{command}");
+    }
+    for command in ["SELECT 0", "CLIENT GETNAME", "ROLE", "INFO server", "TEMBO.SNAPSHOT LIST"] {
+        let reply = client.call(command);
+        assert!(!reply.contains("MASTERDOWN"), "{command}: {reply}");
+    }
+    assert_eq!(client.call_args(&[b"EVAL", b"return 1", b"0"]), ":1\r\n");
+    let script: [&[u8]; 3] = [b"EVAL", b"return redis.call('GET', 'a')", b"0"];
+    let reply = client.call_args(&script);
+    assert!(reply.contains("Can not execute the command on a stale replica"), "{reply}");
+    let script: [&[u8]; 3] = [b"EVAL", b"#!lua\nreturn 1", b"0"];
+    assert_eq!(client.call_args(&script), down);
+    let script: [&[u8]; 3] = [b"EVAL", b"#!lua flags=allow-stale,no-writes\nreturn 1", b"0"];
+    assert_eq!(client.call_args(&script), ":1\r\n");
+
+    for command in ["GET a", "PING"] {
+        assert_eq!(other.call("REPLICAOF NO ONE"), "+OK\r\n");
+        assert_eq!(client.call("MULTI"), "+OK\r\n");
+        assert_eq!(client.call(command), "+QUEUED\r\n");
+        follow(&mut other);
+        let aborted = format!("-EXECABORT Transaction discarded because of: {DOWN}");
+        assert_eq!(client.call("EXEC"), aborted, "{command}");
+    }
+    assert_eq!(client.call("MULTI"), "+OK\r\n");
+    assert_eq!(other.call("REPLICAOF NO ONE"), "+OK\r\n");
+    assert_eq!(client.call("GET a"), "+QUEUED\r\n");
+    assert_eq!(client.call("EXEC"), "*1\r\n$1\r\n1\r\n");
+    // One whose primary is in reach shows what it holds.
+    let primary = Running::start();
+    primary.client().call("SET a 2");
+    client.call(&format!("REPLICAOF 127.0.0.1 {}", primary.address.port()));
+    wait_until("the primary's value", || client.call("GET a"), |reply| reply == "$1\r\n2\r\n");
+}

@@ -1,5 +1,8 @@
 //! `cargo xtask dax --nbd`: a guest with ext4 on a device that `tembo device serve` serves. The server, the guest, or both are killed
 //! under load; then the image is consistent, and every file that the guest has called durable is whole.
+//!
+//! The host's page cache survives all of that, so this shows the recovery and the order of what is written; a sync that is missing
+//! is found by the adversary (`docs/crash-testing.md`).
 
 use std::fs;
 use std::io::{BufRead, BufReader};

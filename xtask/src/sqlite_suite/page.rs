@@ -47,9 +47,9 @@ const TCL: &str = "
 ## TCL tests
 
 The interpreter `testfixture` is built with all of SQLite inside; the VFS `tembo` is its default, so that each database of a test is a
-pool of its own, which is removed with what lies beside it. Each file of tests is run in a process of its own, over an ordinary file too:
-what fails there as well is counted nowhere. The two numbers of tests differ where a file lets each allocation fail in turn, or
-stops (`(ended)`).
+pool of its own, which is removed and copied with what lies beside it. Each file of tests is run in a process of its own, over an ordinary file too:
+what fails there as well is counted nowhere. The two numbers of tests differ where a file lets each allocation or each call of the unix
+VFS fail in turn, and where it stops (`(ended)`).
 
 | about | files | tests over a file | over `tembo` | of them failed |
 |---|---:|---:|---:|---:|

@@ -14,8 +14,8 @@ use crate::ci::step;
 /// Makes the VFS the default one.
 const DEFAULT: &str = include_str!("default.c");
 
-/// Removes a database with its log, and goes on with the test.
-const REMOVES: &str = include_str!("removes.tcl");
+/// Removes and copies a database with its log, and goes on with the test.
+const BESIDE: &str = include_str!("beside.tcl");
 
 /// How long one file may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -41,7 +41,7 @@ fn build(checkout: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
         configure.arg("--quiet").env("CFLAGS", "-O1 -w").current_dir(folder);
         step("configure (package tcl-dev)", &mut configure)?;
     }
-    fs::write(folder.join("removes.tcl"), REMOVES)?;
+    fs::write(folder.join("beside.tcl"), BESIDE)?;
     let mut make = Command::new("make");
     make.args(["--silent", "testfixture", "OPTS=-DSQLITE_EXTRA_INIT=tembo_default"])
         .current_dir(folder);
@@ -108,15 +108,15 @@ fn over(
     test: &Path,
     folder: &Path,
 ) -> anyhow::Result<Run> {
-    let work = folder.join(format!("work.{vfs}"));
-    // Of an earlier file, if there was one.
+    let name = test.file_stem().unwrap_or_default().to_string_lossy();
+    let work = folder.join(format!("{name}.{vfs}"));
+    // Of an earlier run, if there was one.
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work)?;
-    let name = test.file_stem().unwrap_or_default().to_string_lossy();
     let path = folder.join(format!("{name}.{vfs}.txt"));
     let out = File::create(&path).with_context(|| path.display().to_string())?;
     let mut command = Command::new(testfixture);
-    command.arg(folder.join("removes.tcl")).arg(test).current_dir(&work);
+    command.arg(folder.join("beside.tcl")).arg(test).current_dir(&work);
     command.env_remove("TEMBO_SQLITE_EXTENSION");
     if let Some(extension) = extension {
         command.env("TEMBO_SQLITE_EXTENSION", extension);
@@ -124,6 +124,7 @@ fn over(
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let status = status_within(&mut command, PATIENCE)?;
     let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+    fs::remove_dir_all(&work)?;
     if status.is_none() {
         println!("    {name} over {vfs}: killed after {PATIENCE:?}");
     }

@@ -63,13 +63,13 @@ pub(super) const GROUPS: [(&str, &str); 14] = [
         "fts3aa fts3ab fts3ac fts3ad fts3ae fts3af fts3ag fts3ah fts3ai fts3aj fts3ak fts3al fts3am fts3an fts3ao fts3b fts3c \
          fts3d fts3e fts4aa fts4content fts4incr fts4merge fts4noti fts4opt fts5aa fts5ab fts5ac fts5ad fts5ae fts5af fts5ag \
          fts5ah fts5ai fts5aj fts5ak fts5al fts5alter fts5delete fts5content fts5merge fts5savepoint fts5simple fts5update rtree1 rtree2 \
-         rtree3 rtree4 rtree5 rtree6 rtree7 rtree8",
+         rtree4 rtree5 rtree6 rtree7 rtree8",
     ),
     (
         "the rest of the engine",
         "pragma pragma2 pragma3 pragma4 misc1 misc2 misc3 misc4 misc5 misc6 misc7 misc8 capi2 capi3 capi3b capi3c bind bind2 \
          incrblob incrblob2 incrblob3 incrblob4 e_blobopen e_blobwrite backup backup2 backup4 backup5 hook hook2 progress stmt memdb \
-         memdb1 sort sort2 sort3 sort4 sort5 boundary1 boundary2 boundary3 boundary4 btree01 btree02 zeroblob stat dbpage dbstatus vtab1 vtab2 \
+         memdb1 sort sort2 boundary1 boundary2 boundary3 boundary4 btree01 btree02 zeroblob stat dbpage dbstatus vtab1 vtab2 \
          vtab3 vtab4 vtab5 vtab6 vtabA vtabB vtabC quote main tclsqlite trace trace2 uri uri2 e_uri openv2 rdonly nockpt",
     ),
 ];
@@ -97,7 +97,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 6] = [
         "about other programs and extensions than the engine",
     ),
     (
-        "malloc*, speed*, savepoint6, soak, fuzz*, thread*",
+        "malloc*, rtree3, speed*, savepoint6, soak, fuzz*, thread*",
         "memory that runs out, hours, or times: not about the VFS",
     ),
 ];

@@ -1,12 +1,14 @@
-//! Reads keys one by one and together, round by round, and prints how many times as fast the latter is:
+//! Reads keys one by one and together, slice by slice in turns, and prints how many times as fast the latter is:
 //! `cargo run --release -p tembo --example get_many -- 1000000`. The more of the keys the processor's cache has not, the faster.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tembo::{Durability, Error, Keyspace, Options, Store};
 
-const ROUNDS: u64 = 5;
-const TOGETHER: [usize; 3] = [8, 16, 64];
+/// Keys that are read at a time.
+const TOGETHER: [usize; 4] = [1, 8, 16, 64];
+/// Keys of a slice, which is timed: short, so that most slices are not interrupted.
+const SLICE: usize = 2000;
 
 /// One to one on 64 bits: other keys for other numbers (SplitMix64).
 fn key(number: u64) -> [u8; 8] {
@@ -23,30 +25,24 @@ fn plan(count: u64, round: u64) -> Vec<[u8; 8]> {
     numbers.into_iter().map(key).collect()
 }
 
-fn alone(store: &Store, space: Keyspace, keys: &[[u8; 8]]) -> Result<(Duration, u64), Error> {
-    let (start, mut found) = (Instant::now(), 0);
-    for key in keys {
-        found += store.get_with(space, key, |value| u64::from(value.is_some()))?;
+/// Reads keys, so many at a time; how many there are.
+fn read(store: &Store, space: Keyspace, keys: &[[u8; 8]], size: usize) -> Result<usize, Error> {
+    let mut found = 0;
+    if size == 1 {
+        for key in keys {
+            found += store.get_with(space, key, |value| usize::from(value.is_some()))?;
+        }
+        return Ok(found);
     }
-    Ok((start.elapsed(), found))
-}
-
-fn together(
-    store: &Store,
-    space: Keyspace,
-    keys: &[[u8; 8]],
-    size: usize,
-) -> Result<(Duration, u64), Error> {
-    let (start, mut found) = (Instant::now(), 0);
     for keys in keys.chunks(size) {
-        store.get_many_with(space, keys, |value| found += u64::from(value.is_some()))?;
+        store.get_many_with(space, keys, |value| found += usize::from(value.is_some()))?;
     }
-    Ok((start.elapsed(), found))
+    Ok(found)
 }
 
 #[allow(clippy::print_stdout)]
 fn main() -> Result<(), Error> {
-    let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(10_000);
+    let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(20_000);
     let store = Store::volatile(&Options::new())?;
     let space = store.keyspace("keys")?;
     for key in plan(count, 0) {
@@ -56,22 +52,26 @@ fn main() -> Result<(), Error> {
     let found = store.get_many(space, &[&key(0)[..], b"other", &key(1)[..]])?;
     assert_eq!(found, [Some(b"a value.".to_vec()), None, Some(b"a value.".to_vec())]);
 
-    let mut ratios = [const { Vec::new() }; TOGETHER.len()];
-    for round in 1..=ROUNDS {
-        let keys = plan(count, round);
-        let (one_by_one, found) = alone(&store, space, &keys)?;
-        assert_eq!(found, count);
-        for (size, ratios) in TOGETHER.into_iter().zip(&mut ratios) {
-            let (time, found) = together(&store, space, &keys, size)?;
-            assert_eq!(found, count);
-            ratios.push(one_by_one.as_secs_f64() / time.as_secs_f64());
+    let mut times_ns = [const { Vec::new() }; TOGETHER.len()];
+    for round in 1..=2 * TOGETHER.len() {
+        for (number, keys) in plan(count, round as u64).chunks(SLICE).enumerate() {
+            let which = (number + round) % TOGETHER.len();
+            let start = Instant::now();
+            let found = read(&store, space, keys, TOGETHER[which])?;
+            times_ns[which].push(start.elapsed().as_nanos() as f64 / keys.len() as f64);
+            assert_eq!(found, keys.len());
         }
     }
-    for (size, ratios) in TOGETHER.into_iter().zip(&mut ratios) {
-        ratios.sort_by(f64::total_cmp);
-        let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
-        let median = ratios[ratios.len() / 2];
-        println!("{size:3} of {count} keys at a time: {median:.2} ({least:.2} to {most:.2})");
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let medians = times_ns.each_mut().map(median);
+    for (size, time) in TOGETHER.into_iter().zip(medians) {
+        println!(
+            "{size:2} of {count} keys at a time: {time:.0} ns a key, {:.2}",
+            medians[0] / time
+        );
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use tembo_index::IndexKind;
 
 use super::callgrind::{guarded, watch};
 use super::cases::{Case, Cases, Entries, LOADED, OPERATIONS};
-use super::parts::part;
+use super::parts::{FOREIGN, part};
 use super::symbols::frames;
 use crate::contender::Size;
 use crate::keys::Keys;
@@ -151,8 +151,7 @@ impl Table {
         let mut functions: BTreeMap<&str, BTreeMap<String, f64>> = BTreeMap::new();
         for (column, dump) in dumps.iter().enumerate() {
             let own = dump.own.iter().map(|(&address, &count)| (place(address), count));
-            let foreign =
-                dump.foreign.iter().map(|(name, &count)| (("C library", &name[..]), count));
+            let foreign = dump.foreign.iter().map(|(name, &count)| ((FOREIGN, &name[..]), count));
             for ((part, function), count) in own.chain(foreign) {
                 let count = count as f64 / OPERATIONS as f64;
                 parts.entry(part).or_insert_with(|| vec![0.0; dumps.len()])[column] += count;

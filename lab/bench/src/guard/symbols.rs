@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::Error;
 use crate::rival::failed;
 
-/// A function that an instruction is of, and the file where that is written.
+/// A function that an instruction is of, and the file where that is written; none, of what the compiler has added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) function: String,
@@ -48,7 +48,9 @@ fn parse(text: &str) -> Frames {
         if let Some(digits) = line.strip_prefix("0x") {
             address = u64::from_str_radix(digits, 16).unwrap_or(0);
         } else if let Some(place) = lines.next() {
-            let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
+            let (file, number) = place.rsplit_once(':').unwrap_or((place, "?"));
+            let has_place = number.starts_with(|first| matches!(first, '1'..='9'));
+            let file = if has_place { file } else { "" };
             let frame = Frame { function: line.to_owned(), file: file.to_owned() };
             frames.entry(address).or_default().push(frame);
         }
@@ -63,13 +65,13 @@ mod tests {
     #[test]
     fn functions_are_read_from_the_innermost_on() {
         let text = "0x0000000000000010\ninner\n/a/b.rs:7\nouter<u8>\n/a/c.rs:9 (discriminator 2)\n\
-                    0x0000000000000012\n??\n??:0\n";
+                    0x0000000000000012\nadded\n/a/b.rs:?\n??\n??:0\n";
         let frames = parse(text);
         let names = |address| -> Vec<(&str, &str)> {
             let frames: &Vec<Frame> = &frames[&address];
             frames.iter().map(|frame| (&frame.function[..], &frame.file[..])).collect()
         };
         assert_eq!(names(0x10), [("inner", "/a/b.rs"), ("outer<u8>", "/a/c.rs")]);
-        assert_eq!(names(0x12), [("??", "??")]);
+        assert_eq!(names(0x12), [("added", ""), ("??", "")]);
     }
 }

@@ -51,6 +51,8 @@ enum Kept {
     /// Pages in its cache, and the schema.
     Pages,
     Schema,
+    /// The number of the schema on its page 1, which is so much above that of the database. It reads page 1 again with its next lock.
+    Number(u32),
 }
 
 /// Where SQLite reads by itself what it compares with its cache: the change counter, and what stands behind it.
@@ -61,6 +63,14 @@ const SCHEMA_COOKIE: std::ops::Range<usize> = 40..44;
 
 /// Bytes of the smallest page.
 const PAGE_MIN: usize = 512;
+
+fn schema_number(page: &[u8]) -> u32 {
+    page[SCHEMA_COOKIE].first_chunk().map_or(0, |number| u32::from_be_bytes(*number))
+}
+
+fn set_schema_number(page: &mut [u8], number: u32) {
+    page[SCHEMA_COOKIE].copy_from_slice(&number.to_be_bytes());
+}
 
 /// Opens a pool, of which another process may be the owner, and something of it.
 fn open_at(place: &Place, view: &View) -> Result<At, Code> {
@@ -140,20 +150,25 @@ impl OpenFile {
     }
 
     /// Behind a takeover: what SQLite keeps may be of a version that is gone, and that had the numbers of this one. So it is shown
-    /// others, once.
+    /// others, once: of the change counter, so that it reads page 1 again, and there of the schema.
     fn refuse_kept(&mut self, offset: u64, read: &mut [u8]) {
         let others = |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        // SQLite reads nothing else from these bytes.
+        let is_compared = (offset, read.len()) == COMPARED;
+        let is_page_one = offset == 0 && read.len() >= PAGE_MIN;
         match self.kept {
-            // SQLite reads nothing else from these bytes.
-            Kept::Pages if (offset, read.len()) == COMPARED => {
+            Kept::Pages if is_compared => {
                 others(read);
                 self.kept = Kept::Schema;
             }
             // With any number but its own SQLite reads the schema again.
-            Kept::Schema if offset == 0 && read.len() >= PAGE_MIN => {
-                others(&mut read[SCHEMA_COOKIE]);
-                self.kept = Kept::Nothing;
+            Kept::Schema if is_page_one => {
+                let number = schema_number(read);
+                set_schema_number(read, !number);
+                self.kept = Kept::Number((!number).wrapping_sub(number));
             }
+            Kept::Number(_) if is_compared => others(read),
+            Kept::Number(_) if is_page_one => self.kept = Kept::Nothing,
             _ => {}
         }
     }
@@ -166,6 +181,20 @@ impl OpenFile {
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
+        if let Kept::Number(above) = self.kept
+            && offset == 0
+            && bytes.len() >= PAGE_MIN
+        {
+            // What it was shown stays nowhere.
+            let mut page = bytes.to_vec();
+            let number = schema_number(&page).wrapping_sub(above);
+            set_schema_number(&mut page, number);
+            return self.put(offset, &page);
+        }
+        self.put(offset, bytes)
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
         match &mut self.at {
             At::This(file) => file.write(offset, bytes),
             At::Owner(file) => file.write(offset, bytes),

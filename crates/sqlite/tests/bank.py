@@ -182,6 +182,7 @@ def lose():
     writer, reader = connect(), connect()
     make(writer)
     writer.execute("create table lost(x)")
+    schema = one(writer, "pragma schema_version")
     writer.execute("insert into lost values('committed')")
     reader.execute("begin")
     assert one(reader, "select sum(sum) from account") == ACCOUNTS * EACH
@@ -201,6 +202,11 @@ def lose():
         found = [row[0] for row in connection.execute("select x from lost order by rowid")]
         assert found == ["committed", "later"], found
         assert one(connection, "pragma integrity_check") == "ok"
+        # What makes SQLite read the schema again is seen by no program, and stays nowhere.
+        assert one(connection, "pragma schema_version") == schema
+    reader.execute("create table more(x)")
+    for connection in [writer, reader, connect()]:
+        assert one(connection, "pragma schema_version") == schema + 1
     print("done", flush=True)
 
 

@@ -9,7 +9,9 @@ both may, and see and refuse the same), and whether the two connections are in o
 """
 
 import ast
+import os
 import random
+import subprocess
 import sys
 
 from definitions import Definitions, Schema, look
@@ -329,6 +331,14 @@ class Comparison:
             raise Difference(f"snapshot {name}:\nthe file: {wanted}\nthe pool: {found}")
 
 
+def is_chance(step):
+    """Whether two ordinary files differ at the same step: by an id that SQLite has chosen by chance, behind the largest one."""
+    folder = os.path.join(FOLDER, "again")
+    os.mkdir(folder)
+    again = subprocess.run([sys.executable, "-B", __file__, "", folder, *sys.argv[3:]], stdout=subprocess.PIPE, text=True)
+    return again.returncode == 1 and f"step {step} differs" in again.stdout
+
+
 def main():
     plan = Plan(SEED)
     print(f"TEMBO_SEED={SEED}: {plan}", flush=True)
@@ -340,6 +350,9 @@ def main():
             comparison.step()
         comparison.finish()
     except Difference as difference:
+        if LIBRARY and LEFT is None and is_chance(len(comparison.steps)):
+            print("    left out: two ordinary files differ at the same step, by chance")
+            return
         for step in comparison.steps[-12:]:
             print("   ", *step)
         print(f"{difference}\nTEMBO_SEED={SEED}: step {len(comparison.steps)} differs")

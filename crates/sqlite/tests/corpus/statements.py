@@ -49,7 +49,8 @@ class Statements:
             return "null"
         if kind in ("integer", "numeric", ""):
             small = self.random.randint(-3, 30)
-            large = self.random.randint(0, 10**6) if self.chance(0.9) else 2**63 - 1 - abs(small)
+            # Behind the largest id of all SQLite chooses ids by chance.
+            large = self.random.randint(0, 10**6) if self.chance(0.9) else 2**62 - abs(small)
             return str(small if self.chance(0.75) else large)
         if kind == "real":
             return self.one_of("0.5", "1e10", str(round(self.random.uniform(-99, 99), 2)))

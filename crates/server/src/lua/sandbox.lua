@@ -9,6 +9,10 @@ local raw_setmetatable, raw_getmetatable = setmetatable, getmetatable
 local raw_setfenv, raw_loadstring = setfenv, loadstring
 local raw_resume, raw_insert, byte, concat = coroutine.resume, table.insert, string.byte, table.concat
 
+local raw_unpack, tonumber = unpack, tonumber
+
+-- No more values have a place on the stack.
+local UNPACKED_MAX = 8000
 local READ_ONLY = 'Attempt to modify a readonly table'
 -- By the table that scripts see: the one that holds the values.
 local inner_of = raw_setmetatable({}, { __mode = 'k' })
@@ -42,6 +46,34 @@ for _, name in raw_ipairs({
   globals[name] = outside[name]
 end
 globals._G = shown_globals
+
+-- The number that an argument of unpack is.
+local function bound(value, at)
+  local number = tonumber(value)
+  if not number then
+    error("bad argument #" .. at .. " to 'unpack' (number expected, got " .. type(value) .. ')', 3)
+  end
+  return number
+end
+
+-- Lua's own counts the results in 32 bits: of some ranges it takes a huge number of them for none, and writes behind the end of
+-- the stack.
+function globals.unpack(...)
+  local list, first, last = ...
+  if type(list) ~= 'table' then
+    local found = select('#', ...) == 0 and 'no value' or type(list)
+    error("bad argument #1 to 'unpack' (table expected, got " .. found .. ')', 2)
+  end
+  local from = first == nil and 1 or bound(first, 2)
+  local to = last == nil and #list or bound(last, 3)
+  if to < from then
+    return
+  end
+  if not (to - from < UNPACKED_MAX) then
+    error('too many results to unpack', 2)
+  end
+  return raw_unpack(list, from, to)
+end
 
 -- An error that a function of the server raised, as a value of Lua.
 local function native(raised)

@@ -183,3 +183,48 @@ fn a_script_that_only_reads_is_not_held_by_a_pause_of_writes() {
     client.call_args(&[b"EVAL", reads, b"0"]);
     assert_eq!(client.call("EXEC"), "*1\r\n:1\r\n");
 }
+
+/// Lua's own function ended the server.
+#[test]
+fn a_range_that_is_too_large_to_be_counted_is_not_unpacked() {
+    let server = Running::start();
+    let mut client = server.client();
+    let mut unpacked = |arguments: &str| {
+        let script = format!("return {{unpack({arguments})}}");
+        client.call_args(&[b"EVAL", script.as_bytes(), b"0"])
+    };
+    for range in [
+        "-2, 2147483647",
+        "0, 2147483647",
+        "-2147483648, -2",
+        "-2147483648, 2147483647",
+        "0/0, 2147483647",
+        "1, 1/0",
+        "-1/0, 1/0",
+        "1, 1e300",
+        "1, 10000000",
+    ] {
+        let reply = unpacked(&format!("{{1, 2, 3}}, {range}"));
+        assert!(reply.contains("user_script:1: too many results to unpack"), "{range}: {reply}");
+    }
+    for (arguments, expected) in [
+        ("{1, 2, 3}, 2^32, 2^31 - 1", "*0\r\n"),
+        ("{1, 2, 3}, -1, -2", "*0\r\n"),
+        ("{1, 2, 3}, 1e300, 1e300", "*0\r\n"),
+        ("{1, 2, 3}", "*3\r\n:1\r\n:2\r\n:3\r\n"),
+        ("{1, 2, 3}, '2'", "*2\r\n:2\r\n:3\r\n"),
+        ("{1, 2, 3}, 2, 2", "*1\r\n:2\r\n"),
+        ("{1, 2, 3}, nil, 1", "*1\r\n:1\r\n"),
+    ] {
+        assert_eq!(unpacked(arguments), expected, "{arguments}");
+    }
+    for (arguments, error) in [
+        ("", "bad argument #1 to 'unpack' (table expected, got no value)"),
+        ("nil", "bad argument #1 to 'unpack' (table expected, got nil)"),
+        ("{}, 'a'", "bad argument #2 to 'unpack' (number expected, got string)"),
+        ("{}, 1, {}", "bad argument #3 to 'unpack' (number expected, got table)"),
+    ] {
+        let reply = unpacked(arguments);
+        assert!(reply.contains(&format!("user_script:1: {error}")), "{arguments}: {reply}");
+    }
+}

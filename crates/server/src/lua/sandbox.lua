@@ -72,7 +72,8 @@ function globals.unpack(...)
   if not (to - from < UNPACKED_MAX) then
     error('too many results to unpack', 2)
   end
-  return raw_unpack(list, from, to)
+  -- The arguments take places on the stack, too: no more than were given.
+  return raw_unpack(...)
 end
 
 -- An error that a function of the server raised, as a value of Lua.

@@ -189,7 +189,7 @@ fn a_script_that_only_reads_is_not_held_by_a_pause_of_writes() {
 fn a_range_that_is_too_large_to_be_counted_is_not_unpacked() {
     let server = Running::start();
     let mut client = server.client();
-    let mut unpacked = |arguments: &str| {
+    let unpack = |client: &mut Client, arguments: &str| {
         let script = format!("return {{unpack({arguments})}}");
         client.call_args(&[b"EVAL", script.as_bytes(), b"0"])
     };
@@ -204,7 +204,7 @@ fn a_range_that_is_too_large_to_be_counted_is_not_unpacked() {
         "1, 1e300",
         "1, 10000000",
     ] {
-        let reply = unpacked(&format!("{{1, 2, 3}}, {range}"));
+        let reply = unpack(&mut client, &format!("{{1, 2, 3}}, {range}"));
         assert!(reply.contains("user_script:1: too many results to unpack"), "{range}: {reply}");
     }
     for (arguments, expected) in [
@@ -216,15 +216,18 @@ fn a_range_that_is_too_large_to_be_counted_is_not_unpacked() {
         ("{1, 2, 3}, 2, 2", "*1\r\n:2\r\n"),
         ("{1, 2, 3}, nil, 1", "*1\r\n:1\r\n"),
     ] {
-        assert_eq!(unpacked(arguments), expected, "{arguments}");
+        assert_eq!(unpack(&mut client, arguments), expected, "{arguments}");
     }
+    // As many as Lua's stack has room for, with the table itself.
+    let script = "local all = {} for i = 1, 7999 do all[i] = i end return select('#', unpack(all))";
+    assert_eq!(client.call_args(&[b"EVAL", script.as_bytes(), b"0"]), ":7999\r\n");
     for (arguments, error) in [
         ("", "bad argument #1 to 'unpack' (table expected, got no value)"),
         ("nil", "bad argument #1 to 'unpack' (table expected, got nil)"),
         ("{}, 'a'", "bad argument #2 to 'unpack' (number expected, got string)"),
         ("{}, 1, {}", "bad argument #3 to 'unpack' (number expected, got table)"),
     ] {
-        let reply = unpacked(arguments);
+        let reply = unpack(&mut client, arguments);
         assert!(reply.contains(&format!("user_script:1: {error}")), "{arguments}: {reply}");
     }
 }

@@ -397,7 +397,7 @@ impl<'h, L: Layer> Access<'h, L> {
         if by > 0 {
             self.keep(bits);
         }
-        *self.notes.deltas.entry(bits).or_default() += by;
+        *self.notes.deltas.or_default(bits) += by;
     }
 
     /// The number of a type, which the heap gets to know.
@@ -472,10 +472,12 @@ impl<'h, L: Layer> Access<'h, L> {
 
     fn check_unknown(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
         let found = self.kind(bits)?;
-        let number = self.notes.numbers.get(&expected.mark);
-        if self.notes.renewed.is_empty() && number == Some(&found) {
-            self.notes.known.put(bits, expected.mark, found);
-            self.notes.kinds.put(expected.mark, found);
+        let notes = &mut *self.notes;
+        let is_it = notes.kinds.get(expected.mark) == Some(found)
+            || notes.numbers.get(&expected.mark) == Some(&found);
+        if notes.renewed.is_empty() && is_it {
+            notes.known.put(bits, expected.mark, found);
+            notes.kinds.put(expected.mark, found);
             return Ok(found);
         }
         self.check_named(bits, expected)

@@ -8,6 +8,7 @@ use tembo_pool::Object;
 
 use crate::Error;
 use crate::arena::Arena;
+use crate::keyed::Keyed;
 
 /// A larger map is not kept: emptying it takes as long as it is large.
 pub(crate) const KEPT_MAX: usize = 1 << 10;
@@ -15,10 +16,10 @@ pub(crate) const KEPT_MAX: usize = 1 << 10;
 /// Words of objects by their offset, and objects that nothing on media refers to yet.
 #[derive(Default)]
 pub(crate) struct Change {
-    words: FxHashMap<u64, u64>,
+    words: Keyed<u64>,
     /// Has all objects of which there are words.
     stored: Filter,
-    fresh: FxHashMap<u64, Vec<u64>>,
+    fresh: Keyed<Vec<u64>>,
     /// Objects as newer versions of their types, where nothing can be stored. They may be larger than on media.
     shown: FxHashMap<u64, Vec<u64>>,
     /// Has all that are fresh or shown.
@@ -69,12 +70,12 @@ impl Change {
     fn known(&self, bits: u64, index: usize) -> Result<Option<u64>, Error> {
         let place = Filter::place(bits);
         if self.whole.has(place)
-            && let Some(words) = self.fresh.get(&bits).or_else(|| self.shown.get(&bits))
+            && let Some(words) = self.fresh.get(bits).or_else(|| self.shown.get(&bits))
         {
             let outside = || Error::Damaged { what: "a field", offset: 8 * index as u64 };
             return words.get(index).copied().ok_or_else(outside).map(Some);
         }
-        Ok(if self.stored.has(place) { self.words.get(&at(bits, index)).copied() } else { None })
+        Ok(if self.stored.has(place) { self.words.get(at(bits, index)).copied() } else { None })
     }
 
     #[inline]
@@ -82,7 +83,7 @@ impl Change {
         if !self.whole.may_have(bits) {
             return None;
         }
-        self.fresh.get(&bits).or_else(|| self.shown.get(&bits))
+        self.fresh.get(bits).or_else(|| self.shown.get(&bits))
     }
 
     #[inline]
@@ -90,7 +91,7 @@ impl Change {
         if !self.stored.may_have(bits) {
             return None;
         }
-        self.words.get(&at(bits, index)).copied()
+        self.words.get(at(bits, index)).copied()
     }
 
     /// Words as they would be, one after another, behind what `to` has. The type of the object was looked at before.
@@ -128,7 +129,7 @@ impl Change {
     pub(crate) fn set(&mut self, bits: u64, index: usize, word: u64) {
         let is_whole = self.whole.may_have(bits);
         let whole =
-            is_whole.then(|| self.fresh.get_mut(&bits).or_else(|| self.shown.get_mut(&bits)));
+            is_whole.then(|| self.fresh.get_mut(bits).or_else(|| self.shown.get_mut(&bits)));
         let before = match whole.flatten() {
             Some(words) => {
                 let Some(place) = words.get_mut(index) else { return };
@@ -158,7 +159,7 @@ impl Change {
         for Before { bits, index, word } in before.into_iter().rev() {
             match word {
                 Some(word) => self.set(bits, index, word),
-                None => drop(self.words.remove(&at(bits, index))),
+                None => drop(self.words.remove(at(bits, index))),
             }
         }
     }
@@ -189,17 +190,17 @@ impl Change {
 
     /// A new object is not needed.
     pub(crate) fn unmake(&mut self, bits: u64) {
-        self.fresh.remove(&bits);
+        self.fresh.remove(bits);
     }
 
     #[inline]
     pub(crate) fn is_fresh(&self, bits: u64) -> bool {
-        self.whole.may_have(bits) && self.fresh.contains_key(&bits)
+        self.whole.may_have(bits) && self.fresh.contains(bits)
     }
 
     /// The new objects.
     pub(crate) fn fresh(&self) -> impl Iterator<Item = (u64, &[u64])> {
-        self.fresh.iter().map(|(bits, words)| (*bits, words.as_slice()))
+        self.fresh.iter().map(|(bits, words)| (bits, words.as_slice()))
     }
 
     /// The words of an object need not be stored: it is freed.
@@ -208,10 +209,10 @@ impl Change {
         let inside = object.offset()..object.offset() + object.size();
         if object.size() / 8 < self.words.len() as u64 {
             inside.step_by(8).for_each(|offset| {
-                self.words.remove(&offset);
+                self.words.remove(offset);
             });
         } else {
-            self.words.retain(|offset, _| !inside.contains(offset));
+            self.words.retain(|offset| !inside.contains(&offset));
         }
     }
 
@@ -227,15 +228,15 @@ impl Change {
     /// The words that are to be stored, each behind its offset, in the order of these; without those that are there already.
     pub(crate) fn sorted(&self, is_there: impl Fn(u64, u64) -> bool, to: &mut Vec<[u64; 2]>) {
         to.clear();
-        let words = self.words.iter().map(|(at, word)| [*at, *word]);
+        let words = self.words.iter().map(|(at, word)| [at, *word]);
         to.extend(words.filter(|[at, word]| !is_there(*at, *word)));
         to.sort_unstable();
     }
 
     /// No change.
     pub(crate) fn clear(&mut self) {
-        empty(&mut self.words);
-        empty(&mut self.fresh);
+        self.words.clear();
+        self.fresh.clear();
         empty(&mut self.shown);
         (self.stored, self.whole, self.trial) = Default::default();
         let Buffers { words, bytes, contents } = &mut self.buffers;
@@ -313,7 +314,8 @@ mod tests {
             change.set(1 << 41, 2, 6);
             change.set(1 << 41, 2, 7);
             change.end_trial(stay);
-            let is_changed = (sorted(&change) != before, change.fresh[&(1 << 41)][2] == 7);
+            let is_changed =
+                (sorted(&change) != before, change.fresh.get(1 << 41).unwrap()[2] == 7);
             assert_eq!(is_changed, (stay, stay));
         }
     }

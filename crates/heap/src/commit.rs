@@ -59,7 +59,7 @@ impl<L: Layer> Access<'_, L> {
             }
         }
         let makes_room =
-            !self.hand.is_empty() || self.notes.deltas.values().any(|delta| *delta < 0);
+            !self.hand.is_empty() || self.notes.deltas.iter().any(|(_, delta)| *delta < 0);
         let change = &mut self.notes.change;
         let mut settlement = match makes_room || change.fresh().next().is_none() {
             true => Settlement::new(arena, &mut ledger, change),
@@ -116,7 +116,7 @@ impl<L: Layer> Access<'_, L> {
     fn check_freed(&self) -> Result<(), Error> {
         for &bits in self.hand.freed() {
             let count = low_of(self.notes.change.get(self.arena, bits, HEAD)?);
-            let delta = self.notes.deltas.get(&bits).copied().unwrap_or_default();
+            let delta = self.notes.deltas.get(bits).copied().unwrap_or_default();
             let count = count.saturating_add_signed(delta);
             if count != 0 || self.arena.handles.is_held(bits) {
                 let offset = Object::from_bits(bits).offset();

@@ -106,17 +106,15 @@ impl<L: Layer> Access<'_, L> {
         if !L::COUNTS || self.notes.change.is_fresh(bits) {
             return;
         }
-        if self.notes.kept.insert(bits) && !self.arena.handles.acquire(bits) {
-            self.notes.kept.remove(&bits);
+        if self.notes.kept.insert(bits, ()).is_none() && !self.arena.handles.acquire(bits) {
+            self.notes.kept.remove(bits);
         }
     }
 
     pub(crate) fn release_kept(&mut self) {
         let arena = self.arena;
-        // Draining writes all of the set's table, if it is empty too.
-        if !self.notes.kept.is_empty() {
-            self.notes.kept.drain().for_each(|bits| arena.release(bits));
-        }
+        self.notes.kept.iter().for_each(|(bits, ())| arena.release(bits));
+        self.notes.kept.clear();
     }
 
     /// Nothing of what it would change is made.

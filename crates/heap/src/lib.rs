@@ -42,6 +42,7 @@ mod hand;
 mod handles;
 mod heap;
 mod isolation;
+mod keyed;
 mod known;
 mod layer;
 mod look;

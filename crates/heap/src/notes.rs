@@ -2,12 +2,11 @@
 //! what most transactions put into it.
 
 use std::cell::Cell;
-use std::collections::HashSet;
-use std::hash::BuildHasher;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::change::{Change, KEPT_MAX, empty};
+use crate::keyed::Keyed;
 use crate::known::{Kinds, Known};
 use crate::records::Records;
 
@@ -19,9 +18,9 @@ thread_local! {
 pub(crate) struct Notes {
     pub(crate) change: Change,
     /// How many pointers more of the heap refer to each object.
-    pub(crate) deltas: FxHashMap<u64, i64>,
+    pub(crate) deltas: Keyed<i64>,
     /// Objects of the heap that it links or changes, each kept by a pointer until the commit: the program may drop its own before.
-    pub(crate) kept: FxHashSet<u64>,
+    pub(crate) kept: Keyed<()>,
     /// Objects that it has made.
     pub(crate) made: Vec<u64>,
     /// New objects to which new objects have got pointers: there may be a cycle.
@@ -61,8 +60,8 @@ impl Notes {
     /// The transaction has ended.
     pub(crate) fn give(mut self: Box<Self>) {
         self.change.clear();
-        empty(&mut self.deltas);
-        empty_set(&mut self.kept);
+        self.deltas.clear();
+        self.kept.clear();
         self.made.clear();
         self.rings.clear();
         self.read.clear();
@@ -77,13 +76,5 @@ impl Notes {
         self.rings.shrink_to(KEPT_MAX);
         // As above.
         let _ = SPARE.try_with(|spare| spare.set(Some(self)));
-    }
-}
-
-fn empty_set<K, S: BuildHasher + Default>(set: &mut HashSet<K, S>) {
-    if set.capacity() > KEPT_MAX {
-        *set = HashSet::default();
-    } else {
-        set.clear();
     }
 }

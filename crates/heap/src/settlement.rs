@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use tembo_pool::{Object, Relief};
 
 use crate::Error;
@@ -29,6 +29,7 @@ use crate::format::{
     ROOT_ORPHANS, TYPE_PROXY, head, kind_of, low_of,
 };
 use crate::hand::Hand;
+use crate::keyed::Keyed;
 use crate::shape::Shape;
 
 /// Pointers of one object that a step of destruction looks at, at most.
@@ -117,9 +118,9 @@ impl<'a> Settlement<'a> {
     }
 
     /// Changes the counts by what the transaction has added and removed.
-    pub(crate) fn count(&mut self, deltas: &FxHashMap<u64, i64>) -> Result<(), Error> {
+    pub(crate) fn count(&mut self, deltas: &Keyed<i64>) -> Result<(), Error> {
         let mut zero: Vec<u64> = Vec::new();
-        for (&bits, &delta) in deltas {
+        for (bits, &delta) in deltas.iter() {
             let (_, count) = self.add(bits, delta)?;
             if count == 0 {
                 zero.push(bits);
@@ -152,7 +153,7 @@ impl<'a> Settlement<'a> {
     /// that it cannot see. Their space is the hand's: nothing is stored there by this change.
     pub(crate) fn free_by_hand(
         &mut self,
-        deltas: &FxHashMap<u64, i64>,
+        deltas: &Keyed<i64>,
         hand: &mut Hand,
     ) -> Result<(), Error> {
         self.must_note = !hand.is_empty();
@@ -166,7 +167,7 @@ impl<'a> Settlement<'a> {
             self.end(bits, kind)?;
         }
         let is_freed: FxHashSet<u64> = hand.freed().iter().copied().collect();
-        for (&bits, &delta) in deltas.iter().filter(|(bits, _)| !is_freed.contains(bits)) {
+        for (bits, &delta) in deltas.iter().filter(|(bits, _)| !is_freed.contains(bits)) {
             if hand.is_gone(bits) {
                 return Err(Error::Freed);
             }

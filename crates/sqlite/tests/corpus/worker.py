@@ -81,7 +81,8 @@ class Connections:
         connection, found = self.open_ones[number], {}
         for schema in schemas:
             rows = connection.execute(f"select type, name, tbl_name, rootpage, sql from {schema}.sqlite_schema").fetchall()
-            found[schema] = [shown(row) for row in rows]
+            # In one order: `reverse_unordered_selects` is of a connection.
+            found[schema] = sorted(shown(row) for row in rows)
             for type, name, _, root, _ in rows:
                 if type == b"table" and root:
                     found[f"{schema}.{name.decode()}"] = self.rows(connection, f'{schema}."{name.decode()}"')
@@ -92,7 +93,7 @@ class Connections:
             rows = connection.execute(f"select rowid, * from {table}").fetchall()
         except sqlite3.OperationalError:
             rows = connection.execute(f"select * from {table}").fetchall()
-        return [len(rows), hashlib.sha256(repr(rows).encode()).hexdigest()]
+        return [len(rows), hashlib.sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()]
 
 
 def work(library):

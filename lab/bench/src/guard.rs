@@ -5,7 +5,7 @@
 //! instruction, and no wider vectors than valgrind knows. Counts are kept in the repository; they change
 //! with the code and with the pinned compiler only.
 //!
-//! [`profile`] says of the same operations in which parts of the code the instructions are.
+//! [`profile()`] says of the same operations in which parts of the code the instructions are.
 
 mod callgrind;
 mod cases;

@@ -1,8 +1,8 @@
 """Random SQL on an ordinary file and on the VFS `tembo`, with the same SQLite: every answer and every error is the same.
 
-    compare.py LIBRARY FOLDER SEED STATEMENTS [LEFT]   one database of each kind; LEFT is a change that the pool does not get
+    compare.py EXTENSION FOLDER SEED STATEMENTS [LEFT]   one database of each kind; LEFT is a change that the pool does not get
 
-Without a library (an empty LIBRARY) both are ordinary files: the comparison itself must agree.
+Without an extension (an empty EXTENSION) both are ordinary files: the comparison itself must agree.
 
 A seed decides: whether the file has a rollback journal (then one connection at a time has a transaction) or a WAL (then
 both may, and see and refuse the same), and whether the two connections are in one process or in two.
@@ -17,7 +17,7 @@ import sys
 from definitions import Definitions, Schema, look
 from worker import Worker
 
-LIBRARY, FOLDER = sys.argv[1:3]
+EXTENSION, FOLDER = sys.argv[1:3]
 SEED, STATEMENTS = int(sys.argv[3]), int(sys.argv[4])
 LEFT = int(sys.argv[5]) if len(sys.argv) > 5 else None
 BOTH = [0, 1]
@@ -47,18 +47,18 @@ class Plan:
 class Side:
     """One kind of database, and the processes that have it open."""
 
-    def __init__(self, plan, name, library):
-        self.plan, self.name, self.library = plan, name, library
+    def __init__(self, plan, name, extension):
+        self.plan, self.name, self.extension = plan, name, extension
         self.workers = [None, None]
         for connection in BOTH:
             self.start(connection)
 
     def start(self, connection):
         is_first = self.plan.has_processes or self.workers[0] is None
-        self.workers[connection] = Worker(self.library) if is_first else self.workers[0]
+        self.workers[connection] = Worker(self.extension) if is_first else self.workers[0]
 
     def uri(self, schema="main", more=""):
-        if self.library is None:
+        if self.extension is None:
             return f"file:{FOLDER}/{self.name}.{schema}.db"
         device = "" if schema == "main" else f"/{schema}"
         return f"file:{FOLDER}/a.pool{device}?vfs=tembo{more}"
@@ -70,7 +70,7 @@ class Side:
         """What the worker of a step's connection is asked for."""
         do, connection, *words = step
         if do == "open":
-            return ["open", connection, self.uri(*words), 60 if self.library else 0]
+            return ["open", connection, self.uri(*words), 60 if self.extension else 0]
         if do == "attach":
             return ["sql", connection, f"attach '{self.uri(words[0])}' as {words[0]}", False]
         if do == "vacuum into":
@@ -116,7 +116,7 @@ class Difference(Exception):
 class Comparison:
     def __init__(self, plan):
         self.plan = plan
-        self.sides = [Side(plan, "file", None), Side(plan, "tembo", LIBRARY or None)]
+        self.sides = [Side(plan, "file", None), Side(plan, "tembo", EXTENSION or None)]
         self.random, self.schema = plan.random, Schema()
         places = [""] * 6 + ["temp."] + ["aux."] * 2 * plan.is_attached
         # After an id that is there twice an R-tree goes on reading, which keeps writers of a rollback journal out.
@@ -274,7 +274,7 @@ class Comparison:
 
     def remember(self, connection):
         """A snapshot, which is compared at the end with what the file had."""
-        if not LIBRARY:
+        if not EXTENSION:
             return
         name = f"then{len(self.remembered)}"
         pool = self.sides[1]
@@ -350,7 +350,7 @@ def main():
             comparison.step()
         comparison.finish()
     except Difference as difference:
-        if LIBRARY and LEFT is None and is_chance(len(comparison.steps)):
+        if EXTENSION and LEFT is None and is_chance(len(comparison.steps)):
             print("    left out: two ordinary files differ at the same step, by chance")
             return
         for step in comparison.steps[-12:]:

@@ -96,11 +96,11 @@ class Connections:
         return [len(rows), hashlib.sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()]
 
 
-def work(library):
-    if library:
+def work(extension):
+    if extension:
         loader = sqlite3.connect(":memory:")
         loader.enable_load_extension(True)
-        loader.load_extension(library)
+        loader.load_extension(extension)
     connections = Connections()
     for line in sys.stdin:
         name, *arguments = json.loads(line)
@@ -110,8 +110,8 @@ def work(library):
 class Worker:
     """The process, as the one that asks it has it."""
 
-    def __init__(self, library):
-        command = [sys.executable, "-B", os.path.abspath(__file__), library or ""]
+    def __init__(self, extension):
+        command = [sys.executable, "-B", os.path.abspath(__file__), extension or ""]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, *request):

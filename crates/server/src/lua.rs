@@ -12,6 +12,7 @@ mod raised;
 mod registered;
 mod reply;
 mod script_flags;
+mod source;
 
 pub(crate) use api::sha1_hex;
 pub(crate) use engine::{Engine, Host, Interruption, Outcome, Refused};

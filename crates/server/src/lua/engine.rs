@@ -12,7 +12,7 @@ use crate::lua::api::{self, State};
 use crate::lua::raised::{SANDBOX_NAME, reply as raised_reply};
 use crate::lua::registered::{self, Registered};
 use crate::lua::reply::{self, Returned};
-use crate::lua::{bits, json, message_pack, packed};
+use crate::lua::{bits, json, message_pack, packed, source};
 
 /// Instructions between two questions whether the script is to go on.
 const INSTRUCTIONS: u32 = 100_000;
@@ -97,6 +97,7 @@ impl Engine {
         host.raw_set("handler", api::handler(&lua)?)?;
         host.raw_set("native", lua.create_function(crate::lua::raised::native)?)?;
         host.raw_set("register", register(&lua, &state)?)?;
+        host.raw_set("loadstring", source::load_string(&lua)?)?;
         let (random, seed) = api::random(&lua, &state)?;
         host.raw_set("random", random)?;
         host.raw_set("randomseed", seed)?;
@@ -149,7 +150,9 @@ impl Engine {
     /// It is no Lua.
     pub(crate) fn compile(&self, code: &[u8], name: &str) -> Result<Function, Refused> {
         let chunk = self.lua.load(code).set_name(format!("@{name}")).set_mode(ChunkMode::Text);
-        chunk.into_function().map_err(|error| match error {
+        let compiled = source::compile(&self.lua, code, || chunk.into_function())
+            .map_err(|why| Refused(format!("{name}: {why}").into_bytes()))?;
+        compiled.map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => Refused(message.into_bytes()),
             other => other.into(),
         })

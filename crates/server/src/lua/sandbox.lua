@@ -6,8 +6,8 @@ local error, type, tostring, select, next = error, type, tostring, select, next
 local raw_pcall, raw_xpcall, raw_pairs, raw_ipairs = pcall, xpcall, pairs, ipairs
 local raw_rawset, raw_rawget = rawset, rawget
 local raw_setmetatable, raw_getmetatable = setmetatable, getmetatable
-local raw_setfenv, raw_loadstring = setfenv, loadstring
-local raw_resume, raw_insert, byte, concat = coroutine.resume, table.insert, string.byte, table.concat
+local raw_setfenv, concat = setfenv, table.concat
+local raw_resume, raw_insert = coroutine.resume, table.insert
 
 local raw_unpack, tonumber = unpack, tonumber
 
@@ -174,17 +174,7 @@ function globals.next(read, ...)
   return next(inner_of[read] or read, ...)
 end
 
--- Only source is loaded: bytecode could break out.
-local function load_source(source, name)
-  if type(source) == 'string' and byte(source) == 27 then
-    return nil, (name or 'chunk') .. ': bytecode is not loaded'
-  end
-  return raw_loadstring(source, name)
-end
-
-function globals.loadstring(source, name)
-  return load_source(source, name or source)
-end
+globals.loadstring = host.loadstring
 
 function globals.load(reader, name)
   local parts = {}
@@ -195,7 +185,7 @@ function globals.load(reader, name)
     end
     parts[#parts + 1] = part
   end
-  return load_source(concat(parts), name or '=(load)')
+  return globals.loadstring(concat(parts), name or '=(load)')
 end
 
 local math_inner = {}

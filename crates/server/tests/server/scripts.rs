@@ -231,3 +231,163 @@ fn a_range_that_is_too_large_to_be_counted_is_not_unpacked() {
         assert!(reply.contains(&format!("user_script:1: {error}")), "{arguments}: {reply}");
     }
 }
+
+/// Lua's compiler counts the `=` of a long bracket in 32 bits.
+#[test]
+fn a_long_bracket_of_any_source_has_a_bounded_level() {
+    let server = Running::start();
+    let mut client = server.client();
+    let bracket = |level: usize| format!("[{0}[x]{0}]", "=".repeat(level));
+    let (most, too_many) = (bracket(65_535), bracket(65_536));
+    let eval =
+        |client: &mut Client, script: &str| client.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
+    assert_eq!(eval(&mut client, &format!("return {most}")), "$1\r\nx\r\n");
+    let script = format!("return {too_many}");
+    let library = format!(
+        "#!lua name=l\nlocal x = {too_many} redis.register_function('f', function() return x end)"
+    );
+    let refused = "user_script: a long bracket has too many '='";
+    for (words, error) in [
+        ([b"EVAL", script.as_bytes(), b"0"].as_slice(), refused),
+        (&[b"EVAL_RO", script.as_bytes(), b"0"], refused),
+        (&[b"SCRIPT", b"LOAD", script.as_bytes()], refused),
+        (
+            &[b"FUNCTION", b"LOAD", library.as_bytes()],
+            "user_function: a long bracket has too many '='",
+        ),
+    ] {
+        let reply = client.call_args(words);
+        assert!(reply.starts_with("-ERR Error compiling"), "{reply}");
+        assert!(reply.contains(error), "{reply}");
+    }
+    for load in [
+        "loadstring('return [' .. level .. '[x]' .. level .. ']', 'name')",
+        "load(function() part = part + 1 return parts[part] end, 'name')",
+    ] {
+        let script = format!(
+            "local level, part = string.rep('=', 65536), 0
+            local parts = {{'return [', level, '[x]', level, ']'}}
+            local compiled, text = {load}
+            return {{tostring(compiled), text}}"
+        );
+        let refused = "*2\r\n$3\r\nnil\r\n$37\r\nname: a long bracket has too many '='\r\n";
+        assert_eq!(eval(&mut client, &script), refused);
+    }
+}
+
+/// The compiler holds what the collector does not find.
+#[test]
+fn nothing_is_collected_while_a_script_has_a_source_compiled() {
+    let server = Running::start();
+    let mut client = server.client();
+    for load in
+        ["loadstring(source)", "load(function() local part = source source = nil return part end)"]
+    {
+        let script = format!(
+            "local parts = {{}}
+            for i = 1, 100000 do parts[i] = \"'constant \" .. i .. \"'\" end
+            local source = 'return {{' .. table.concat(parts, ',') .. '}}'
+            collectgarbage()
+            local weak = setmetatable({{}}, {{__mode = 'k'}})
+            weak[{{}}] = true
+            local compiled = {load}
+            local is_left = next(weak) ~= nil
+            collectgarbage()
+            return {{is_left and 1 or 0, #compiled(), next(weak) == nil and 1 or 0}}"
+        );
+        let reply = client.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
+        assert_eq!(reply, "*3\r\n:1\r\n:100000\r\n:1\r\n", "{load}");
+    }
+}
+
+/// What one user's script does to the types of values would act in another user's.
+#[test]
+fn no_script_changes_what_another_one_finds() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    let libraries = [
+        "string",
+        "table",
+        "math",
+        "coroutine",
+        "redis",
+        "cjson",
+        "cmsgpack",
+        "bit",
+        "struct",
+        "_G",
+    ];
+    let mut changes: Vec<String> = [
+        "setmetatable('', {__index = 1})",
+        "setmetatable(1, {})",
+        "setmetatable(nil, {})",
+        "setmetatable(true, {})",
+        "setmetatable(print, {})",
+        "setmetatable(redis.call, {})",
+        "setmetatable(coroutine.create(redis.call), {})",
+        "getmetatable('').__index = function() return 1 end",
+        "getmetatable('').__index.upper = redis.call",
+        "getmetatable('').__add = redis.call",
+        "rawset(getmetatable(''), '__index', 1)",
+        "rawset(getmetatable('').__index, 'upper', 1)",
+        "setmetatable(getmetatable(''), {})",
+        "table.insert(getmetatable(''), 1)",
+        "getmetatable(_G).__index = nil",
+        "rawset(getmetatable(_G), '__index', nil)",
+        "getmetatable(1).__index = 1",
+        "getmetatable(nil).__index = 1",
+        "getmetatable(true).__index = 1",
+        "getmetatable(redis.call).__index = 1",
+        "getmetatable(coroutine.create(redis.call)).__index = 1",
+        "getmetatable(string).__index = 1",
+        "newproxy(true)",
+        "getfenv().redis = 1",
+        "setfenv(1, {})",
+        "debug.setmetatable('', {})",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for library in libraries {
+        changes.extend([
+            format!("{library}.added = 1"),
+            format!("rawset({library}, 'added', 1)"),
+            format!("setmetatable({library}, {{}})"),
+            format!("table.insert({library}, 1)"),
+        ]);
+    }
+    for change in changes {
+        let reply = client.call_args(&[b"EVAL", change.as_bytes(), b"0"]);
+        assert!(reply.starts_with("-ERR"), "{change}: {reply}");
+    }
+    // These change nothing, whatever they say.
+    for library in libraries {
+        for change in [
+            format!("for name in pairs({library}) do {library}[name] = nil end"),
+            format!("table.sort({library})"),
+            format!("table.remove({library}, 1)"),
+            format!("table.setn({library}, 7)"),
+        ] {
+            client.call_args(&[b"EVAL", change.as_bytes(), b"0"]);
+        }
+    }
+    let script = "local parts = {('a'):upper(), string.upper('b'), table.concat({'c', 'd'}), math.abs(-1),
+        cjson.encode({1}), bit.tohex(255), struct.pack('b', 65), redis.call('PING').ok, cmsgpack.unpack(cmsgpack.pack('e'))}
+        return table.concat(parts, ' ')";
+    let expected = "A B cd 1 [1] 000000ff A PONG e";
+    let reply = other.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
+    assert_eq!(reply, format!("${}\r\n{expected}\r\n", expected.len()));
+}
+
+#[test]
+fn no_number_of_digits_leads_out_of_bounds() {
+    let server = Running::start();
+    let mut client = server.client();
+    let script = b"local all = {}
+        for _, digits in ipairs({-2147483648, -2147483647, -9, 2147483647, 2147483648, 0, 2^53, 0/0}) do
+            all[#all + 1] = bit.tohex(48879, digits)
+        end
+        return table.concat(all, ' ')";
+    let expected = "0000BEEF 0000BEEF 0000BEEF 0000beef 0000BEEF   ";
+    let reply = client.call_args(&[b"EVAL", script, b"0"]);
+    assert_eq!(reply, format!("${}\r\n{expected}\r\n", expected.len()));
+}

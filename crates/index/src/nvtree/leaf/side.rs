@@ -28,6 +28,14 @@ const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6 && RANKED == 8 * WORDS);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(u64);
 
+impl Moment {
+    /// Different for any two moments of a leaf.
+    #[inline]
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+}
+
 /// What a leaf is like: bits that change only with its side-car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Traits {

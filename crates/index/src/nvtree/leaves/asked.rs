@@ -13,7 +13,7 @@
 //! longer, and what is not needed stays so too, since a longer life of two that hold no retained version holds none. A
 //! leaf that something else has changed, and that of another state of dead versions, has another moment.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::nvtree::inner::LeafId;
 use crate::nvtree::leaf::Moment;
@@ -44,25 +44,48 @@ pub(crate) struct AskedOf {
 }
 
 /// The answers in the leaf that a group has changed last. Neighbouring keys share one.
+///
+/// There is one group at a time, so that no lock is needed. An instruction that locks would wait until the lines that the
+/// change before it has flushed are in memory: that took longer than all else of a change.
 #[derive(Default)]
-pub(crate) struct LastAsked(Mutex<Option<(AskedOf, Asked)>>);
+pub(crate) struct LastAsked {
+    /// As [`AskedOf::words`]; then the answers; then their mark: words of two groups are never taken for those of one.
+    words: [AtomicU64; 6],
+}
+
+impl AskedOf {
+    #[inline]
+    fn words(self) -> [u64; 3] {
+        [u64::from(self.leaf), self.moment.to_bits(), self.version]
+    }
+}
+
+/// A mark of some words, which is that of no others as a rule.
+#[inline]
+fn mark([leaf, moment, version]: [u64; 3], asked: Asked) -> u64 {
+    let words = [leaf, moment, version, asked.needed, asked.unneeded];
+    words.iter().fold(0x9e37_79b9_7f4a_7c15, |mark: u64, word| {
+        (mark ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31)
+    })
+}
 
 impl LastAsked {
-    fn lock(&self) -> MutexGuard<'_, Option<(AskedOf, Asked)>> {
-        // A panic leaves the answers before or after.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The answers; none if the last ones are of anything else.
+    #[inline]
     pub(crate) fn get(&self, of: AskedOf) -> Asked {
-        match *self.lock() {
-            Some((last, asked)) if last == of => asked,
-            _ => Asked::default(),
-        }
+        let [leaf, moment, version, needed, unneeded, marked] =
+            self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let asked = Asked { needed, unneeded };
+        let is_of = [leaf, moment, version] == of.words() && marked == mark(of.words(), asked);
+        if is_of { asked } else { Asked::default() }
     }
 
+    #[inline]
     pub(crate) fn set(&self, of: AskedOf, asked: Asked) {
-        *self.lock() = Some((of, asked));
+        let [leaf, moment, version] = of.words();
+        let marked = mark(of.words(), asked);
+        let words = [leaf, moment, version, asked.needed, asked.unneeded, marked];
+        self.words.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     }
 }
 
@@ -90,6 +113,13 @@ mod tests {
         ] {
             assert_eq!(last.get(other), Asked::default());
         }
+        for word in &last.words {
+            // Of another group, whatever it is.
+            word.fetch_xor(1, Ordering::Relaxed);
+            assert_eq!(last.get(of), Asked::default());
+            word.fetch_xor(1, Ordering::Relaxed);
+        }
+        assert_eq!(last.get(of), asked);
         drop(side.lock());
         let now = AskedOf { moment: side.begin(0).unwrap(), ..of };
         assert_eq!(last.get(now), Asked::default());

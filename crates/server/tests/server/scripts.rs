@@ -300,54 +300,47 @@ fn nothing_is_collected_while_a_script_has_a_source_compiled() {
     }
 }
 
+/// What scripts find, and none of them changes.
+const LIBRARIES: [&str; 10] =
+    ["string", "table", "math", "coroutine", "redis", "cjson", "cmsgpack", "bit", "struct", "_G"];
+
+/// Attempts to change it, or the types of values.
+const CHANGES: &[&str] = &[
+    "setmetatable('', {__index = 1})",
+    "setmetatable(1, {})",
+    "setmetatable(nil, {})",
+    "setmetatable(true, {})",
+    "setmetatable(print, {})",
+    "setmetatable(redis.call, {})",
+    "setmetatable(coroutine.create(redis.call), {})",
+    "getmetatable('').__index = function() return 1 end",
+    "getmetatable('').__index.upper = redis.call",
+    "getmetatable('').__add = redis.call",
+    "rawset(getmetatable(''), '__index', 1)",
+    "rawset(getmetatable('').__index, 'upper', 1)",
+    "setmetatable(getmetatable(''), {})",
+    "table.insert(getmetatable(''), 1)",
+    "getmetatable(_G).__index = nil",
+    "rawset(getmetatable(_G), '__index', nil)",
+    "getmetatable(1).__index = 1",
+    "getmetatable(nil).__index = 1",
+    "getmetatable(true).__index = 1",
+    "getmetatable(redis.call).__index = 1",
+    "getmetatable(coroutine.create(redis.call)).__index = 1",
+    "getmetatable(string).__index = 1",
+    "newproxy(true)",
+    "getfenv().redis = 1",
+    "setfenv(1, {})",
+    "debug.setmetatable('', {})",
+];
+
 /// What one user's script does to the types of values would act in another user's.
 #[test]
 fn no_script_changes_what_another_one_finds() {
     let server = Running::start();
     let (mut client, mut other) = (server.client(), server.client());
-    let libraries = [
-        "string",
-        "table",
-        "math",
-        "coroutine",
-        "redis",
-        "cjson",
-        "cmsgpack",
-        "bit",
-        "struct",
-        "_G",
-    ];
-    let mut changes: Vec<String> = [
-        "setmetatable('', {__index = 1})",
-        "setmetatable(1, {})",
-        "setmetatable(nil, {})",
-        "setmetatable(true, {})",
-        "setmetatable(print, {})",
-        "setmetatable(redis.call, {})",
-        "setmetatable(coroutine.create(redis.call), {})",
-        "getmetatable('').__index = function() return 1 end",
-        "getmetatable('').__index.upper = redis.call",
-        "getmetatable('').__add = redis.call",
-        "rawset(getmetatable(''), '__index', 1)",
-        "rawset(getmetatable('').__index, 'upper', 1)",
-        "setmetatable(getmetatable(''), {})",
-        "table.insert(getmetatable(''), 1)",
-        "getmetatable(_G).__index = nil",
-        "rawset(getmetatable(_G), '__index', nil)",
-        "getmetatable(1).__index = 1",
-        "getmetatable(nil).__index = 1",
-        "getmetatable(true).__index = 1",
-        "getmetatable(redis.call).__index = 1",
-        "getmetatable(coroutine.create(redis.call)).__index = 1",
-        "getmetatable(string).__index = 1",
-        "newproxy(true)",
-        "getfenv().redis = 1",
-        "setfenv(1, {})",
-        "debug.setmetatable('', {})",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    for library in libraries {
+    let mut changes: Vec<String> = CHANGES.iter().map(|change| (*change).to_owned()).collect();
+    for library in LIBRARIES {
         changes.extend([
             format!("{library}.added = 1"),
             format!("rawset({library}, 'added', 1)"),
@@ -360,7 +353,7 @@ fn no_script_changes_what_another_one_finds() {
         assert!(reply.starts_with("-ERR"), "{change}: {reply}");
     }
     // These change nothing, whatever they say.
-    for library in libraries {
+    for library in LIBRARIES {
         for change in [
             format!("for name in pairs({library}) do {library}[name] = nil end"),
             format!("table.sort({library})"),

@@ -116,7 +116,7 @@ impl<'f> Node<'f> {
     }
 
     /// The order of the node and the sequence that it belongs to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn order(&self) -> Result<(Order, u32), Error> {
         loop {
             if let Some(read) = self.side.read(self.forest.dead_epoch()) {
@@ -239,21 +239,29 @@ impl<'f> Node<'f> {
 
     /// The head to look for in the node: of a key without a guarded node's prefix, one that lies
     /// before or behind those that have it. The flag says whether such an entry can be of that key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wanted(&self, order: &Order, key: &[u8]) -> Result<(u64, bool), Error> {
-        if order.guarded {
-            let prefix = self.bounds()?.prefix;
-            if !prefix.is_prefix_of(key) {
-                let is_below = prefix.compare(key).is_gt();
-                return Ok((if is_below { 0 } else { UNBOUNDED_HEAD }, false));
-            }
+        if order.guarded
+            && let Some(outside) = self.outside(key)?
+        {
+            return Ok((outside, false));
         }
         Ok((head(key, order.prefix_len), true))
     }
 
+    /// In a guarded node: the head that stands for a key without the prefix; `None`: the key has it.
+    #[inline(never)]
+    fn outside(&self, key: &[u8]) -> Result<Option<u64>, Error> {
+        let prefix = self.bounds()?.prefix;
+        if prefix.is_prefix_of(key) {
+            return Ok(None);
+        }
+        Ok(Some(if prefix.compare(key).is_gt() { 0 } else { UNBOUNDED_HEAD }))
+    }
+
     /// In an inner node: the position of the child that covers `key` in the view. `None`: the node
     /// changed meanwhile, or is damaged if it did not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn child_position(
         &self,
         order: &Order,
@@ -290,14 +298,19 @@ impl<'f> Node<'f> {
                 if !self.side.still(sequence) {
                     return Ok(None);
                 }
-                let high = self.high_of(Object::from_bits(seen.target))?;
-                if compare_high(high, key.map(KeyBytes::from)).is_lt() {
+                if self.ends_below(Object::from_bits(seen.target), key)? {
                     continue;
                 }
             }
             return Ok(Some(position));
         }
         Ok(None)
+    }
+
+    /// Whether the key lies above all that a child covers.
+    #[inline(never)]
+    fn ends_below(&self, child: Object, key: Option<&[u8]>) -> Result<bool, Error> {
+        Ok(compare_high(self.high_of(child)?, key.map(KeyBytes::from)).is_lt())
     }
 
     /// In a leaf: the position and record of the entry of `key` in the view. A writer comes to an entry whose value is corrupt

@@ -151,7 +151,8 @@ impl Roots {
         u64::from(self.forest.dead_epoch()) << 32 | u64::from(replacements)
     }
 
-    #[inline]
+    /// Inlined, so that an order stays in registers from one node to the next.
+    #[inline(always)]
     fn child<'f>(
         &'f self,
         node: Node<'f>,
@@ -209,7 +210,7 @@ impl Roots {
 
 impl Node<'_> {
     /// The order of a child, which must lie one level below its parent.
-    #[inline]
+    #[inline(always)]
     fn order_below(&self, level: u8) -> Result<(Order, u32), Error> {
         let (order, sequence) = self.order()?;
         if order.level + 1 == level {

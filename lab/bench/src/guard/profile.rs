@@ -29,37 +29,46 @@ const FUNCTIONS: usize = 12;
 /// What callgrind writes down that its own tools do without: each instruction.
 const OPTIONS: [&str; 3] = ["--dump-instr=yes", "--compress-strings=no", "--compress-pos=no"];
 
-/// Of the bare tree, with what they are called in the table.
-const BARE: [(Operation, &str); 5] = [
+/// The trees that are profiled alone.
+const TREES: [Kind; 2] = [Kind::Nvtree, Kind::Cdds];
+
+/// Of a bare tree, with what they are called in the table.
+const BARE: [(Operation, &str); 6] = [
     (Operation::Lookup, "lookup"),
     (Operation::MissingLookup, "missing"),
     (Operation::Update, "update"),
     (Operation::Insert, "insert"),
     (Operation::Remove, "remove"),
+    (Operation::Scan, "scan of 100"),
 ];
 
 /// Of the store, likewise.
-const STORE: [(Case, &str); 5] = [
+const STORE: [(Case, &str); 6] = [
     (Case::Get, "get"),
     (Case::GetMissing, "missing"),
     (Case::Update, "put over"),
     (Case::Insert, "put new"),
     (Case::Remove, "remove"),
+    (Case::Range, "range of 100"),
 ];
 
 /// A table: what was filled, and the columns.
 struct Table {
     title: &'static str,
-    operations: [&'static str; 5],
+    operations: [&'static str; 6],
 }
 
-fn tables() -> [Table; 3] {
+fn tables() -> [Table; 4] {
     let (bare, store) = (BARE.map(|(_, name)| name), STORE.map(|(_, name)| name));
     [
         Table { title: "the NV-Tree alone, keys and values of 8 bytes", operations: bare },
-        Table { title: "the store over it, keys and values of 8 bytes", operations: store },
+        Table { title: "the CDDS B-Tree alone, keys and values of 8 bytes", operations: bare },
         Table {
-            title: "the store over it, keys of 16 to 32 bytes and values of 100",
+            title: "the store over the NV-Tree, keys and values of 8 bytes",
+            operations: store,
+        },
+        Table {
+            title: "the store over the NV-Tree, keys of 16 to 32 bytes and values of 100",
             operations: store,
         },
     ]
@@ -71,16 +80,18 @@ fn tables() -> [Table; 3] {
 /// Those of the tree and of the store.
 pub fn run_profiled() -> Result<(), Error> {
     let keys = Keys { count: LOADED, seed: 1 };
-    let mut bare = Kind::Nvtree.in_memory(Size::new(LOADED, NODE_SIZE), None)?;
-    bare.inserts(&keys.shuffled(0))?;
-    for (operation, _) in BARE {
-        let salt = operation as u64 + 1;
-        let mut plan = match operation {
-            Operation::MissingLookup | Operation::Insert => keys.missing(salt),
-            _ => keys.shuffled(salt),
-        };
-        plan.truncate(OPERATIONS as usize);
-        guarded(&mut || bare.untimed(operation, &plan).map(drop))?;
+    for tree in TREES {
+        let mut bare = tree.in_memory(Size::new(LOADED, NODE_SIZE), None)?;
+        bare.inserts(&keys.shuffled(0))?;
+        for (operation, _) in BARE {
+            let salt = operation as u64 + 1;
+            let mut plan = match operation {
+                Operation::MissingLookup | Operation::Insert => keys.missing(salt),
+                _ => keys.shuffled(salt),
+            };
+            plan.truncate(OPERATIONS as usize);
+            guarded(&mut || bare.untimed(operation, &plan).map(drop))?;
+        }
     }
     for entries in [Entries::Words, Entries::Strings] {
         let mut store = Cases::new(IndexKind::Nvtree, entries)?;

@@ -215,7 +215,7 @@ impl Side {
     }
 
     /// The order and the sequence at which it was read; `None` if it must be made in this `dead_epoch`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&self, dead_epoch: u32) -> Option<(Order, u32)> {
         let mut round = 0;
         loop {
@@ -267,6 +267,7 @@ impl Side {
         }
     }
 
+    #[inline(always)]
     fn load(&self) -> Order {
         let shape = self.front.shape.load(Ordering::Relaxed);
         let masks = self.front.masks.load(Ordering::Relaxed);

@@ -81,6 +81,7 @@ impl<'f> Leaf<'f> {
     }
 
     /// The leaf that an object read from media is said to be.
+    #[inline(always)]
     pub(crate) fn of(forest: &'f Forest, object: Object) -> Result<Leaf<'f>, Error> {
         let leaf = Leaf::at(forest, Leaf::id_of(forest, object)?)?;
         leaf.check()?;
@@ -183,6 +184,7 @@ impl<'f> Leaf<'f> {
     }
 
     /// The least key that belongs here.
+    #[inline(always)]
     pub(crate) fn low(&self) -> Result<KeyBytes<'f>, Error> {
         let header = self.header()?;
         let low_len = usize::from(header.shape.load() as u16);
@@ -190,6 +192,12 @@ impl<'f> Leaf<'f> {
             let at = self.region().offset_of(&header.low[0]);
             return Ok(self.region().media_bytes(at, low_len as u64)?.into());
         }
+        self.long_low(header, low_len)
+    }
+
+    /// A low key that does not fit into the header.
+    #[inline(never)]
+    fn long_low(&self, header: &LeafHeader, low_len: usize) -> Result<KeyBytes<'f>, Error> {
         let low = read_key(self.forest, Object::from_bits(header.low[0].load()))?;
         if low.len() != low_len {
             return damaged(self.offset(), "a low key of the length that the leaf names");
@@ -209,11 +217,13 @@ impl<'f> Leaf<'f> {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn next_object(&self) -> Result<Option<Object>, Error> {
         let next = Object::from_bits(self.header()?.next.load());
         Ok((!next.is_none()).then_some(next))
     }
 
+    #[inline(always)]
     pub(crate) fn next(&self) -> Result<Option<Leaf<'f>>, Error> {
         self.next_object()?.map(|next| Leaf::of(self.forest, next)).transpose()
     }
@@ -375,6 +385,7 @@ impl<'f> Leaf<'f> {
 }
 
 /// Magic and lengths of the leaf at an offset.
+#[inline]
 pub(crate) fn check(header: &LeafHeader, offset: u64) -> Result<(), Error> {
     let shape = header.shape.load();
     let (prefix_len, low_len) = (shape >> 16 & 0xffff, shape & 0xffff);

@@ -12,7 +12,7 @@ use super::prefetcher::Prefetcher;
 use crate::error::damaged;
 use crate::nvtree::format::SLOTS_MAX;
 use crate::nvtree::image::{LeafImage, make, order_of};
-use crate::nvtree::leaf::{Element, Leaf, Moment, Shape, place_of, read_element};
+use crate::nvtree::leaf::{Element, Leaf, Moment, place_of, read_element};
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::range::Range;
 use crate::record_prefetcher::{NearRecords, RecordPrefetcher, Window};
@@ -341,25 +341,26 @@ fn show<'e>(
     let all = elements.clone().filter_map(Element::record);
     let records = RecordPrefetcher::new(all.clone(), window, region);
     let mut long = LongEntries { all, near: None, records, key: long_key };
-    // The elements of a leaf are mostly of one shape: of the last one that was simple these are the lengths.
-    let (mut shape, mut key_end, mut value_len) = (Shape(u32::MAX), 0, 0);
-    for element in elements {
-        if element.shape != shape {
-            let Some((key_len, len)) = element.shape.simple_lens() else {
-                if !long.show(leaf, element, visit)? {
-                    return Ok(false);
-                }
-                continue;
-            };
-            (shape, key_end, value_len) = (element.shape, prefix_len + key_len, len);
-        }
-        if let Some(rest) = key.last_chunk_mut::<8>() {
-            *rest = element.key.to_be_bytes();
-        }
-        let value = Value::copy(element.payload, value_len);
-        let is_shown = visit(key.get(..key_end).unwrap_or_default(), value);
-        if !is_shown {
-            return Ok(false);
+    let mut elements = elements.peekable();
+    while let Some(&element) = elements.peek() {
+        let Some((key_len, value_len)) = element.shape.simple_lens() else {
+            elements.next();
+            if !long.show(leaf, element, visit)? {
+                return Ok(false);
+            }
+            continue;
+        };
+        // The elements of a leaf are mostly of one shape.
+        let shape = element.shape;
+        let key = key.get_mut(..prefix_len + 8).unwrap_or_default();
+        while let Some(element) = elements.next_if(|element| element.shape == shape) {
+            if let Some(rest) = key.last_chunk_mut::<8>() {
+                *rest = element.key.to_be_bytes();
+            }
+            let value = Value::copy(element.payload, value_len);
+            if !visit(key.get(..prefix_len + key_len).unwrap_or_default(), value) {
+                return Ok(false);
+            }
         }
     }
     Ok(true)

@@ -317,7 +317,7 @@ impl VersionedIndex for Index {
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        either!(self, index => index.apply_single(op, ticket, writer))
+        either!(self, index => index.apply_single(op.apart(), ticket, writer))
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {

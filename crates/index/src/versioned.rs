@@ -64,6 +64,16 @@ impl<'a> Op<'a> {
         }
         Ok(key)
     }
+
+    /// The same change, made of its parts. A copy of the whole moves two words at a time, and so would wait for the stores of
+    /// each of them, which may be behind a fence.
+    #[inline(always)]
+    pub(crate) fn apart(self) -> Op<'a> {
+        match self {
+            Op::Put { key, value } => Op::Put { key, value },
+            Op::Remove { key } => Op::Remove { key },
+        }
+    }
 }
 
 /// A value in an object of its own, which was written before it is put: see [`VersionedIndex::write_blocks`].

@@ -43,7 +43,7 @@ pub(crate) fn change<const SCATTERED: bool>(
     {
         return Ok(existed);
     }
-    change_otherwise::<SCATTERED>(leaves, op, how, writer)
+    change_otherwise::<SCATTERED>(leaves, op.apart(), how, writer)
 }
 
 /// As `change`, of what is no put of eight bytes, and of such a put that was tried.

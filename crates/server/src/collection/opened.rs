@@ -217,7 +217,24 @@ impl<'d, 's> Opened<'d, 's> {
         if in_one_step {
             return change(opened);
         }
-        data.in_steps(size, |data| change(Opened::open(data, place, kind)?))
+        let Opened { expiry_ms, existed, before, is_changed, is_wide, body, .. } = opened;
+        let Opened { expires_fields, in_strips, levels_from_2, .. } = opened;
+        data.in_steps(size, |data| {
+            change(Opened {
+                data,
+                place,
+                kind,
+                expiry_ms,
+                existed,
+                before,
+                is_changed,
+                is_wide,
+                expires_fields,
+                in_strips,
+                levels_from_2,
+                body,
+            })
+        })
     }
 
     /// An empty collection that replaces what is under a key when it is saved.
@@ -366,6 +383,19 @@ impl<'d, 's> Opened<'d, 's> {
         members: u64,
     ) -> Result<(), Failure> {
         self.data.put_in_level(self.set_id(), level, (key, members))
+    }
+
+    /// See [`Dataset::count_in_level`].
+    pub(super) fn count_in_level(
+        &mut self,
+        level: u8,
+        key: &[u8],
+        is_added: bool,
+    ) -> Result<Option<bool>, Failure> {
+        if level < 2 {
+            return Ok(None);
+        }
+        self.data.count_in_level(self.set_id(), level, (key, is_added))
     }
 
     /// Removes an entry of a level of a sorted set.

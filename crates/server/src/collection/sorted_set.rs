@@ -172,13 +172,14 @@ impl SortedSet<'_, '_> {
     fn move_there(&mut self, member: &[u8], old: f64, order: [u8; 8]) -> Result<(), Failure> {
         let (from, to) = ([&score_order(old)[..], member].concat(), [&order[..], member].concat());
         let (count, id) = (self.count(), self.0.set_id());
+        // First, since its score was just read.
+        self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.remove_element(Part::Order, &[&from])?;
         levels::remove(&mut self.0, &from)?;
         // What is added next counts members, and finds none of this key.
         levels::changed(&mut self.0, &from, false);
         self.0.known_ends().added(id, &to);
         levels::add(&mut self.0, &to, count.saturating_sub(1))?;
-        self.0.put_element(Part::Main, &[member], &[&order])?;
         self.0.put_element(Part::Order, &[&to], &[])?;
         levels::changed(&mut self.0, &to, true);
         self.0.end_members().removed(id, &from);

@@ -279,6 +279,22 @@ impl Dataset<'_> {
         Ok(())
     }
 
+    /// Counts a member more or less in the entry of a level before a key; false: there is none. `None`: the level is not held in
+    /// memory, or its changes may not wait, and nothing has changed.
+    pub(crate) fn count_in_level(
+        &mut self,
+        (db, id): (usize, u64),
+        level: u8,
+        (key, is_added): (&[u8], bool),
+    ) -> Result<Option<bool>, Failure> {
+        if !self.may_wait() || self.level((db, id), level)?.is_none() {
+            return Ok(None);
+        }
+        let counted = self.upper_levels.count((db, id, level), key, is_added);
+        self.written.changes += u64::from(counted == Some(true));
+        Ok(counted)
+    }
+
     /// Removes an entry of a level, which may be held in memory.
     pub(crate) fn remove_from_level(
         &mut self,

@@ -5,7 +5,7 @@
 
 use tembo_kv::{Error, Exclusive, Keyspace};
 
-use crate::dataset::level_entry::LevelEntry;
+use crate::dataset::level_entry::{LevelEntry, count_before, place_of};
 use crate::dataset::level_one::LevelOne;
 use crate::format::{Part, element_prefix};
 
@@ -74,7 +74,7 @@ impl UpperLevels {
     /// The count of an entry of a level that is held. Whether it is written later: `may_wait`, and the store has the key.
     pub(super) fn set(&mut self, of: LevelOf, key: &[u8], members: u64, may_wait: bool) -> bool {
         let Some(entries) = self.entries_mut(of) else { return false };
-        match entries.binary_search_by(|entry| entry.key[..].cmp(key)) {
+        match place_of(entries, key) {
             Ok(at) => {
                 (entries[at].members, entries[at].is_changed) = (members, may_wait);
                 self.is_changed |= may_wait;
@@ -87,10 +87,22 @@ impl UpperLevels {
         }
     }
 
+    /// Counts a member more or less in the entry before a key, in a level that is held, to be written later; false: there is
+    /// none.
+    pub(super) fn count(&mut self, of: LevelOf, key: &[u8], is_added: bool) -> Option<bool> {
+        let entries = self.entries_mut(of)?;
+        let Some(at) = count_before(entries, key).checked_sub(1) else { return Some(false) };
+        let members = entries[at].members;
+        entries[at].members = if is_added { members + 1 } else { members.saturating_sub(1) };
+        entries[at].is_changed = true;
+        self.is_changed = true;
+        Some(true)
+    }
+
     /// An entry is removed from the store.
     pub(super) fn remove(&mut self, of: LevelOf, key: &[u8]) {
         if let Some(entries) = self.entries_mut(of)
-            && let Ok(at) = entries.binary_search_by(|entry| entry.key[..].cmp(key))
+            && let Ok(at) = place_of(entries, key)
         {
             entries.remove(at);
         }
@@ -119,7 +131,7 @@ impl UpperLevels {
         for Level { of: (db, id, level), entries } in &mut self.levels {
             let prefix = element_prefix(*id, Part::Level(*level));
             for entry in entries.iter_mut().flatten().filter(|entry| entry.is_changed) {
-                let key = [&prefix[..], &entry.key].concat();
+                let key = [&prefix[..], entry.key()].concat();
                 transaction.put(spaces[*db], &key, &entry.members.to_be_bytes())?;
                 entry.is_changed = false;
             }

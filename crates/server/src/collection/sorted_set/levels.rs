@@ -20,7 +20,7 @@ use std::ops::Bound;
 use tembo_kv::Direction;
 
 use crate::collection::opened::Opened;
-use crate::dataset::{LevelEntry, VisitElement};
+use crate::dataset::{Interval, LevelEntry, VisitElement, count_before, place_of};
 use crate::failure::Failure;
 use crate::format::{LEVEL_MAX, Part, UnknownLayout, level_of};
 
@@ -41,11 +41,11 @@ pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure>
     if key.is_empty() {
         return Ok(0);
     }
-    let (mut rank, mut level, mut at) = (0, 0, key.to_vec());
-    if set.levels_from_2 {
-        (rank, at) = rank_in_interval(set, key)?;
-        level = 2;
-    }
+    let (mut rank, mut at) = match set.levels_from_2 {
+        true => rank_in_interval(set, key)?,
+        false => (0, key.to_vec()),
+    };
+    let mut level = if set.levels_from_2 { 2 } else { 0 };
     while !at.is_empty() {
         if let Some(entries) = set.level(level)? {
             return Ok(rank + entries_before(entries, &at).iter().map(counted).sum::<u64>());
@@ -76,11 +76,15 @@ pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure>
 /// How many members stand before a key in the interval of level 1, which is not stored, and with which key of level 2 that
 /// begins, or an empty key.
 fn rank_in_interval(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(u64, Vec<u8>), Failure> {
-    let entries = level_one_before(set, key)?;
-    let start = entries.first().map(|entry| entry.key.clone()).unwrap_or_default();
-    let (last, others) = entries_before(entries, key).split_last().ok_or(UnknownLayout)?;
-    let mut rank = others.iter().map(counted).sum::<u64>();
-    let from = last.key.clone().max(set.first_key());
+    let id = set.set_id();
+    if set.level_one().before(id, key).is_none() {
+        let start = previous(set, 2, key)?.map(|(start, _)| start);
+        count_interval(set, &start.unwrap_or_default())?;
+    }
+    let counted = set.level_one().before(id, key).ok_or(UnknownLayout)?;
+    let (mut rank, start) = (counted.before, counted.start.to_vec());
+    let Some(from) = counted.from.map(<[u8]>::to_vec) else { return Ok((rank, start)) };
+    let from = from.max(set.first_key());
     if from[..] < *key {
         let ends = (Bound::Included(&from[..]), Bound::Excluded(key));
         set.visit(Part::Order, ends, Direction::Forward, &mut |_, _| {
@@ -93,7 +97,7 @@ fn rank_in_interval(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(u64, Vec<u8
 
 /// Of entries that are held those before a key.
 fn entries_before<'e>(entries: &'e [LevelEntry], key: &[u8]) -> &'e [LevelEntry] {
-    &entries[..entries.partition_point(|entry| entry.key[..] < *key)]
+    &entries[..count_before(entries, key)]
 }
 
 fn counted(entry: &LevelEntry) -> u64 {
@@ -129,6 +133,11 @@ pub(super) fn add(set: &mut Opened<'_, '_>, key: &[u8], count: u64) -> Result<()
     let first = first_stored(set);
     let before = if own >= first { rank(set, key)? } else { 0 };
     for level in first..=LEVEL_MAX {
+        if level > own
+            && let Some(is_there) = set.count_in_level(level, key, true)?
+        {
+            if is_there { continue } else { break }
+        }
         match previous(set, level, key)? {
             None if level > own => break,
             None => {
@@ -150,6 +159,11 @@ pub(super) fn add(set: &mut Opened<'_, '_>, key: &[u8], count: u64) -> Result<()
 pub(super) fn remove(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(), Failure> {
     let own = level_of(member_of(key));
     for level in first_stored(set)..=LEVEL_MAX {
+        if level > own
+            && let Some(is_there) = set.count_in_level(level, key, false)?
+        {
+            if is_there { continue } else { break }
+        }
         let found = previous(set, level, key)?;
         if level > own {
             let Some((entry, members)) = found else { break };
@@ -177,7 +191,7 @@ pub(super) fn changed(set: &mut Opened<'_, '_>, key: &[u8], is_added: bool) {
     if level_of(member_of(key)) < 2 {
         set.level_one().changed(id, key, is_added);
     } else {
-        set.level_one().divided(id, key);
+        set.level_one().divided(id, key, is_added);
     }
 }
 
@@ -186,20 +200,7 @@ fn first_stored(set: &Opened<'_, '_>) -> u8 {
     if set.levels_from_2 { 2 } else { 1 }
 }
 
-/// The entries of level 1, which is not stored, in the interval that begins before a key and does not end before it.
-fn level_one_before<'o>(
-    set: &'o mut Opened<'_, '_>,
-    key: &[u8],
-) -> Result<&'o [LevelEntry], Failure> {
-    let id = set.set_id();
-    if set.level_one().before(id, key).is_none() {
-        let start = previous(set, 2, key)?.map(|(start, _)| start);
-        count_interval(set, &start.unwrap_or_default())?;
-    }
-    Ok(set.level_one().before(id, key).unwrap_or_default())
-}
-
-/// The same in the interval that begins with a key of level 2, or an empty key.
+/// The entries of level 1, which is not stored, in the interval that begins with a key of level 2, or an empty key.
 fn level_one_from<'o>(
     set: &'o mut Opened<'_, '_>,
     start: &[u8],
@@ -214,20 +215,17 @@ fn level_one_from<'o>(
 /// Counts the members in the interval that begins with a key of level 2, or an empty key. An entry of what is counted need be
 /// no member any more later: it has those from its key on.
 fn count_interval(set: &mut Opened<'_, '_>, start: &[u8]) -> Result<(), Failure> {
-    let (mut entries, mut end) = (vec![LevelEntry::new(start.to_vec(), 0)], None);
+    let mut interval = Interval::new(start);
     visit_from(set, 0, start, &mut |key, _| {
         if level_of(member_of(key)) >= 2 && key != start {
-            end = Some(key.to_vec());
+            interval.ends(key);
             return false;
         }
-        match entries.last_mut() {
-            Some(last) if last.members < SPACING => last.members += 1,
-            _ => entries.push(LevelEntry::new(key.to_vec(), 1)),
-        }
+        interval.push(key, SPACING);
         true
     })?;
     let id = set.set_id();
-    set.level_one().hold(id, entries, end);
+    set.level_one().hold(id, interval);
     Ok(())
 }
 
@@ -246,18 +244,13 @@ fn part_of(level: u8) -> Part {
 }
 
 /// Calls `visit` with the entries of a level before a key, the last one first and the head at the end, until it returns
-/// false; of a level 1 that is not stored at least with those from the entry of level 2 on that is before the key. What was removed between the head and the first member is not passed.
+/// false. What was removed between the head and the first member is not passed.
 fn visit_before(
     set: &mut Opened<'_, '_>,
     level: u8,
     key: &[u8],
     visit: &mut VisitElement<'_>,
 ) -> Result<(), Failure> {
-    if level == 1 && set.levels_from_2 {
-        let entries = level_one_before(set, key)?;
-        visit_held(entries_before(entries, key).iter().rev(), visit);
-        return Ok(());
-    }
     if let Some(entries) = set.level(level)? {
         visit_held(entries_before(entries, key).iter().rev(), visit);
         return Ok(());
@@ -291,7 +284,7 @@ fn visit_from(
         return Ok(());
     }
     if let Some(entries) = set.level(level)? {
-        let begin = entries.partition_point(|entry| entry.key[..] < *key);
+        let begin = count_before(entries, key);
         visit_held(entries[begin..].iter(), visit);
         return Ok(());
     }
@@ -305,7 +298,7 @@ fn visit_from(
 
 /// Calls `visit` with entries that are held in memory, until it returns false.
 fn visit_held<'e>(mut entries: impl Iterator<Item = &'e LevelEntry>, visit: &mut VisitElement<'_>) {
-    entries.all(|entry| visit(&entry.key, entry.members.to_be_bytes()[..].into()));
+    entries.all(|entry| visit(entry.key(), entry.members.to_be_bytes()[..].into()));
 }
 
 /// Calls `visit` with the head of a level, if it has one; what that returns.
@@ -338,7 +331,7 @@ fn previous(
 
 fn members(set: &mut Opened<'_, '_>, level: u8, key: &[u8]) -> Result<Option<u64>, Failure> {
     if let Some(entries) = set.level(level)? {
-        let at = entries.binary_search_by(|entry| entry.key[..].cmp(key));
+        let at = place_of(entries, key);
         return Ok(at.ok().map(|at| entries[at].members));
     }
     let found = set.element(Part::Level(level), &[key])?;

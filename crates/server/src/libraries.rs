@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::args::Args;
 use crate::failure::Failure;
 use crate::lua::{BAD_NAME, Engine, Refused, Registered, is_name, shebang};
 
@@ -44,7 +45,7 @@ impl Libraries {
     /// The state of Lua, and the libraries in it; a new one has none.
     pub(crate) fn loaded(
         &mut self,
-        is_command: fn(&[Vec<u8>]) -> bool,
+        is_command: fn(Args<'_>) -> bool,
     ) -> Result<&mut (Rc<Engine>, ByName), Failure> {
         if let Some(ref mut loaded) = self.loaded {
             return Ok(loaded);

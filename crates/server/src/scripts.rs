@@ -12,14 +12,13 @@ use crate::libraries::Libraries;
 use crate::lua::{Engine, Refused, ScriptFlags, of_script, sha1_hex};
 
 /// A script that EVALSHA finds.
-#[derive(Clone)]
 pub(crate) struct Script {
     /// What is executed.
     pub(crate) function: Function,
     /// What it says of itself; `None`: nothing, so that it may do what scripts before Redis 7 may.
     pub(crate) flags: Option<ScriptFlags>,
     /// Whether it has run, and its last run was short.
-    pub(crate) was_short: Rc<Cell<bool>>,
+    pub(crate) was_short: Cell<bool>,
 }
 
 /// The script that runs.
@@ -42,7 +41,7 @@ pub(crate) struct Running {
 #[derive(Default)]
 pub(crate) struct Scripts {
     engine: Option<Rc<Engine>>,
-    by_sha: HashMap<String, Script>,
+    by_sha: HashMap<String, Rc<Script>>,
     sizes: usize,
     /// The libraries of functions.
     pub(crate) libraries: Libraries,
@@ -56,7 +55,7 @@ impl Scripts {
     /// The state that scripts run in. `is_command` says whether there is a command of these words.
     pub(crate) fn engine(
         &mut self,
-        is_command: fn(&[Vec<u8>]) -> bool,
+        is_command: fn(Args<'_>) -> bool,
     ) -> Result<Rc<Engine>, Failure> {
         if let Some(engine) = &self.engine {
             return Ok(engine.clone());
@@ -67,7 +66,7 @@ impl Scripts {
     }
 
     /// The script with that SHA-1 in lower case.
-    pub(crate) fn find(&self, sha: &str) -> Option<Script> {
+    pub(crate) fn find(&self, sha: &str) -> Option<Rc<Script>> {
         self.by_sha.get(sha).cloned()
     }
 
@@ -75,8 +74,8 @@ impl Scripts {
     pub(crate) fn add(
         &mut self,
         code: &[u8],
-        is_command: fn(&[Vec<u8>]) -> bool,
-    ) -> Result<(String, Script), Failure> {
+        is_command: fn(Args<'_>) -> bool,
+    ) -> Result<(String, Rc<Script>), Failure> {
         let sha = sha1_hex(code);
         if let Some(script) = self.find(&sha) {
             return Ok((sha, script));
@@ -89,7 +88,7 @@ impl Scripts {
             let what = b"ERR Error compiling script (new function): ".as_slice();
             Failure::Reply([what, &text].concat().into())
         })?;
-        let script = Script { function, flags, was_short: Rc::default() };
+        let script = Rc::new(Script { function, flags, was_short: Cell::default() });
         self.by_sha.insert(sha.clone(), script.clone());
         self.sizes += sha.len() + code.len();
         Ok((sha, script))

@@ -6,7 +6,6 @@ use crate::commands::script_run::{Call, check_keys, is_command, run};
 use crate::failure::{Failure, NOT_AN_INTEGER, Outcome};
 use crate::number::parse_integer;
 use crate::reply::Reply;
-use crate::scripts::Script;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -47,7 +46,7 @@ fn execute(
     let count = parse_integer(args.at(2)).ok_or(Failure::from(NOT_AN_INTEGER))?;
     let keys = check_keys(count, args)?;
     let scripts = &mut context.shared.scripts;
-    let (sha, Script { function, flags, was_short }) = if by_sha {
+    let (sha, script) = if by_sha {
         let sha = String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
         let script = scripts.find(&sha).ok_or(Failure::from(NO_SCRIPT))?;
         (sha, script)
@@ -57,12 +56,12 @@ fn execute(
     let engine = scripts.engine(is_command)?;
     let call = Call {
         engine: &engine,
-        function: &function,
-        flags,
+        function: &script.function,
+        flags: script.flags,
         name: &sha,
         is_eval: true,
         is_read_only,
-        was_short: &was_short,
+        was_short: &script.was_short,
     };
     run(context, &call, (args, keys), reply)
 }

@@ -8,7 +8,7 @@ use mlua::Function;
 use tembo_kv::Error as StoreError;
 
 use crate::access::Access;
-use crate::args::{Args, Span};
+use crate::args::Args;
 use crate::busy::{commit_earlier, reply_to_earlier, serve};
 use crate::command::{ADMIN, Context, DENY_OOM, READ, REPLICATED, SAVE, WRITE};
 use crate::commands::facts::{Facts, ForScripts};
@@ -41,10 +41,10 @@ pub(super) struct Call<'a> {
 }
 
 /// Whether there is a command of these words.
-pub(super) fn is_command(words: &[Vec<u8>]) -> bool {
+pub(super) fn is_command(words: Args<'_>) -> bool {
     let lower = |word: &[u8]| String::from_utf8_lossy(word).to_ascii_lowercase();
-    let Some(name) = words.first().map(|word| lower(word)) else { return false };
-    match words.get(1).map(|word| format!("{name}|{}", lower(word))) {
+    let name = lower(words.at(0));
+    match words.from(1).next().map(|word| format!("{name}|{}", lower(word))) {
         Some(full_name) if Facts::of(&full_name).is_some() => true,
         _ => Facts::of(&name).is_some(),
     }
@@ -111,7 +111,7 @@ pub(super) fn run(
     let replies_wait = context.data.has_written();
     let words: Vec<&[u8]> = args.from(3).collect();
     let (keys, rest) = words.split_at(keys.min(words.len()));
-    context.shared.scripts.running = Some(running(call, args));
+    context.shared.scripts.running = Some(running(call));
     let session = &mut *context.session;
     let saved = (session.db, session.resp3, session.may_wait, session.can_wait, session.executing);
     (session.may_wait, session.can_wait, session.executing) = (false, false, true);
@@ -123,6 +123,7 @@ pub(super) fn run(
         replies_wait,
         failed: None,
         replied: Reply::new(usize::MAX),
+        args,
         keys,
         are_noted: false,
         last_error: Vec::new(),
@@ -165,14 +166,14 @@ fn count_error(context: &mut Context<'_, '_>, text: &[u8], last: &[u8]) {
     }
 }
 
-/// The script that begins now, and the words of its command.
-fn running(call: &Call<'_>, args: Args<'_>) -> Running {
+/// The script that begins now. Its command is noted before others can ask for it.
+fn running(call: &Call<'_>) -> Running {
     Running {
         name: call.name.to_owned(),
         is_eval: call.is_eval,
         has_written: false,
         is_killed: false,
-        command: args.from(0).map(<[u8]>::to_vec).collect(),
+        command: Vec::new(),
         began: Instant::now(),
     }
 }
@@ -189,6 +190,8 @@ struct Caller<'c, 'a, 's> {
     /// The turn cannot be committed.
     failed: Option<StoreError>,
     replied: Reply,
+    /// Its command.
+    args: Args<'c>,
     /// The script's keys.
     keys: &'c [&'c [u8]],
     /// They are noted for a client that tracks what it reads.
@@ -260,15 +263,7 @@ impl Caller<'_, '_, '_> {
 }
 
 impl Host for Caller<'_, '_, '_> {
-    fn call(
-        &mut self,
-        words: Vec<Vec<u8>>,
-        resp3: bool,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        let spans: Vec<Span> =
-            (0..words.len()).map(|index| Span::Owned { index: index as u32 }).collect();
-        let args = Args::new(&[], &words, &spans);
+    fn call(&mut self, args: Args<'_>, resp3: bool, bytes: &mut Vec<u8>) -> Result<(), String> {
         if let Some(error) = &self.failed {
             return Err(format!("ERR {error}"));
         }
@@ -299,10 +294,7 @@ impl Host for Caller<'_, '_, '_> {
         })
     }
 
-    fn may_call(&mut self, words: Vec<Vec<u8>>) -> Option<bool> {
-        let spans: Vec<Span> =
-            (0..words.len()).map(|index| Span::Owned { index: index as u32 }).collect();
-        let args = Args::new(&[], &words, &spans);
+    fn may_call(&mut self, args: Args<'_>) -> Option<bool> {
         let (_, number) = lookup(self.context.table, args)?;
         let session = &*self.context.session;
         let acl = &self.context.shared.acl;
@@ -343,9 +335,14 @@ impl Host for Caller<'_, '_, '_> {
 impl Caller<'_, '_, '_> {
     /// Serves the other clients, while the script waits.
     fn serve_others(&mut self) -> Result<(), StoreError> {
-        let running = self.context.shared.scripts.running.as_ref();
-        let is_eval = running.is_none_or(|running| running.is_eval);
         let is_first = !std::mem::replace(&mut self.is_busy, true);
+        let mut is_eval = true;
+        if let Some(running) = &mut self.context.shared.scripts.running {
+            is_eval = running.is_eval;
+            if is_first {
+                running.command = self.args.from(0).map(<[u8]>::to_vec).collect();
+            }
+        }
         if is_first && !self.replies_wait {
             reply_to_earlier(self.context);
         }

@@ -1,12 +1,12 @@
 //! The table `redis`, and what else scripts get from the server: random numbers, registration of functions.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Write;
 use std::rc::Rc;
 
 use mlua::{Function, LightUserData, Lua, MultiValue, Result, Table, Value};
 use sha1::{Digest, Sha1};
 
+use crate::args::{Args, Span};
 use crate::lua::number::{coerced, general};
 use crate::lua::raised::{SANDBOX_NAME, argument, located, native, reply, wanted};
 use crate::lua::registered::Registered;
@@ -53,21 +53,29 @@ impl State {
 
 /// The hexadecimal text of the SHA-1 of some bytes.
 pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(40);
-    for byte in Sha1::digest(bytes) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    let digits = Sha1::digest(bytes).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
 }
 
 /// The error of a command that is not known, or not to this server.
 pub(super) const NO_COMMAND: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
 
-/// Stands before the arguments of `redis.call` where it is asked whether that may be called. No script has this value.
+/// Values that no script has.
+static MARKS: [u8; 2] = [0; 2];
+
+/// Stands before the arguments of `redis.call` where it is asked whether that may be called.
 fn mark() -> LightUserData {
-    static MARK: u8 = 0;
-    LightUserData((&raw const MARK).cast_mut().cast())
+    LightUserData((&raw const MARKS[0]).cast_mut().cast())
+}
+
+/// The argument of `redis.call` where it is asked whether the script is to go on.
+pub(super) fn tick() -> LightUserData {
+    LightUserData((&raw const MARKS[1]).cast_mut().cast())
+}
+
+/// Whether that is asked.
+pub(super) fn is_tick(args: &MultiValue) -> bool {
+    matches!(args.front(), Some(Value::LightUserData(first)) if *first == tick())
 }
 
 /// The words of a command about which that is asked.
@@ -84,7 +92,7 @@ fn outside(name: &str) -> mlua::Error {
 pub(super) fn library(
     lua: &Lua,
     state: &Rc<State>,
-    is_command: fn(&[Vec<u8>]) -> bool,
+    is_command: fn(Args<'_>) -> bool,
 ) -> Result<Table> {
     let redis = lua.create_table()?;
     let call =
@@ -133,7 +141,7 @@ pub(super) fn library(
         if !of.is_running.get() {
             return Err(outside("redis.acl_check_cmd"));
         }
-        if !is_command(&words(&args)?) {
+        if !is_command(words(&args)?.args()) {
             return Err(reply(NO_COMMAND));
         }
         args.push_front(Value::LightUserData(mark()));
@@ -148,22 +156,51 @@ pub(super) fn library(
     Ok(redis)
 }
 
+/// The words of a command that a script calls, one behind the other.
+#[derive(Default)]
+pub(crate) struct Words {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl Words {
+    fn push(&mut self, word: &[u8]) -> Result<()> {
+        let too_long = || reply("ERR the words of a command are longer than 4 GiB");
+        let start = u32::try_from(self.bytes.len()).map_err(|_| too_long())?;
+        let size = u32::try_from(word.len()).map_err(|_| too_long())?;
+        self.bytes.extend_from_slice(word);
+        self.spans.push(Span::Input { start, size });
+        Ok(())
+    }
+
+    /// As those of a request.
+    pub(crate) fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &[], &self.spans)
+    }
+}
+
 /// The words of a command that a script calls.
-pub(super) fn words(args: &MultiValue) -> Result<Vec<Vec<u8>>> {
+pub(super) fn words(args: &MultiValue) -> Result<Words> {
     if args.is_empty() {
         return Err(reply("ERR Please specify at least one argument for this redis lib call"));
     }
-    args.iter()
-        .map(|arg| match arg {
-            Value::String(text) => Ok(text.as_bytes().to_vec()),
+    let mut words = Words::default();
+    words.spans.reserve(args.len());
+    for arg in args {
+        match arg {
+            Value::String(text) => words.push(&text.as_bytes())?,
             Value::Integer(number) if number.unsigned_abs() < 10u64.pow(17) => {
-                Ok(Decimal::signed(*number).as_bytes().to_vec())
+                words.push(Decimal::signed(*number).as_bytes())?;
             }
-            Value::Integer(number) => Ok(general(*number as f64, 17).into_bytes()),
-            Value::Number(number) => Ok(general(*number, 17).into_bytes()),
-            _ => Err(reply("ERR Lua redis lib command arguments must be strings or integers")),
-        })
-        .collect()
+            Value::Integer(number) => words.push(general(*number as f64, 17).as_bytes())?,
+            Value::Number(number) => words.push(general(*number, 17).as_bytes())?,
+            _ => {
+                let text = "ERR Lua redis lib command arguments must be strings or integers";
+                return Err(reply(text));
+            }
+        }
+    }
+    Ok(words)
 }
 
 fn add_replies(lua: &Lua, redis: &Table) -> Result<()> {

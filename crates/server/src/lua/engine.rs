@@ -8,6 +8,7 @@ use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 
+use crate::args::Args;
 use crate::lua::api::{self, State};
 use crate::lua::raised::{SANDBOX_NAME, reply as raised_reply};
 use crate::lua::registered::{self, Registered};
@@ -20,18 +21,14 @@ const INSTRUCTIONS: u32 = 100_000;
 const LOAD_TIME: Duration = Duration::from_millis(500);
 /// Scripts between two steps of the collection of garbage.
 const SCRIPTS_PER_STEP: u64 = 50;
-/// The name of the function that is asked whether the script is to go on.
-const TICK: &str = "tembo.tick";
-
 /// What a script gets from the server while it is executed.
 pub(crate) trait Host {
     /// Executes a command and appends its reply; an error is the text of an error reply with its code. `resp3`: in which
     /// protocol.
-    fn call(&mut self, words: Vec<Vec<u8>>, resp3: bool, reply: &mut Vec<u8>)
-    -> Result<(), String>;
+    fn call(&mut self, words: Args<'_>, resp3: bool, reply: &mut Vec<u8>) -> Result<(), String>;
 
     /// Whether the client may have this command executed; none: there is no such command.
-    fn may_call(&mut self, words: Vec<Vec<u8>>) -> Option<bool>;
+    fn may_call(&mut self, words: Args<'_>) -> Option<bool>;
 
     /// Is called now and then.
     fn tick(&mut self) -> Interruption;
@@ -70,10 +67,11 @@ impl From<mlua::Error> for Refused {
 pub(crate) struct Engine {
     lua: Lua,
     state: Rc<State>,
-    globals: Table,
     shown_globals: Table,
+    /// Its `call` answers whether the script is to go on, too.
     redis: Table,
     run: Function,
+    run_function: Function,
     load: Function,
     unload: Function,
     scripts: std::cell::Cell<u64>,
@@ -84,7 +82,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no memory.
-    pub(crate) fn new(is_command: fn(&[Vec<u8>]) -> bool) -> mlua::Result<Engine> {
+    pub(crate) fn new(is_command: fn(Args<'_>) -> bool) -> mlua::Result<Engine> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let state = Rc::new(State::new());
@@ -110,10 +108,10 @@ impl Engine {
         lua.set_globals(shown_globals.clone())?;
         let engine = Engine {
             state,
-            globals: sandbox.raw_get("globals")?,
             shown_globals,
             redis: sandbox.raw_get("redis")?,
             run: sandbox.raw_get("run")?,
+            run_function: sandbox.raw_get("run_function")?,
             load: sandbox.raw_get("load")?,
             unload: sandbox.raw_get("unload")?,
             scripts: std::cell::Cell::new(0),
@@ -130,11 +128,12 @@ impl Engine {
 
     fn set_hook(&self, instructions: u32) -> mlua::Result<()> {
         let triggers = HookTriggers::new().every_nth_instruction(instructions);
-        let state = self.state.clone();
+        let (state, redis) = (self.state.clone(), self.redis.clone());
         self.lua.set_global_hook(triggers, move |lua, _| {
-            let tick: Value = lua.named_registry_value(TICK)?;
-            if let Value::Function(tick) = tick
-                && let Some(text) = tick.call::<Option<mlua::LuaString>>(())?
+            let runs = state.is_running.get() || state.registered.borrow().is_some();
+            if runs
+                && let Value::Function(call) = redis.raw_get("call")?
+                && let Some(text) = call.call::<Option<mlua::LuaString>>(api::tick())?
             {
                 let text: Rc<[u8]> = Rc::from(&*text.as_bytes());
                 *state.ended.borrow_mut() = Some(text.to_vec());
@@ -173,9 +172,8 @@ impl Engine {
             let is_late = began.elapsed() > LOAD_TIME;
             is_late.then(|| lua.create_string("ERR FUNCTION LOAD timeout")).transpose()
         })?;
-        self.lua.set_named_registry_value(TICK, late)?;
+        self.redis.raw_set("call", late)?;
         let loaded = self.load.call::<(bool, Value)>(function);
-        self.lua.unset_named_registry_value(TICK)?;
         self.set_hook(INSTRUCTIONS)?;
         self.unload.call::<()>(())?;
         let ended = self.state.ended.take();
@@ -211,10 +209,7 @@ impl Engine {
             Ok::<Table, mlua::Error>(table)
         };
         let (keys, args) = (list(keys)?, list(args)?);
-        if are_globals {
-            self.globals.raw_set("KEYS", &keys)?;
-            self.globals.raw_set("ARGV", &args)?;
-        }
+        let run = if are_globals { &self.run } else { &self.run_function };
         self.state.is_running.set(true);
         self.state.resp3.set(false);
         let host = RefCell::new(host);
@@ -227,17 +222,8 @@ impl Engine {
             };
             self.redis.raw_set("call", call(false)?)?;
             self.redis.raw_set("pcall", call(true)?)?;
-            let tick = scope.create_function(|lua, ()| match host.try_borrow_mut() {
-                Ok(mut host) => match host.tick() {
-                    Interruption::No => Ok(None),
-                    Interruption::End(text) => lua.create_string(text).map(Some),
-                },
-                Err(_) => Ok(None),
-            })?;
-            self.lua.set_named_registry_value(TICK, tick)?;
-            self.run.call::<(bool, Value)>((function, keys, args))
+            run.call::<(bool, Value)>((function, keys, args))
         });
-        self.lua.unset_named_registry_value(TICK)?;
         self.state.is_running.set(false);
         let text = self.state.ended.take();
         if text.is_some() {
@@ -277,13 +263,16 @@ impl Engine {
         is_protected: bool,
         host: &RefCell<&mut dyn Host>,
     ) -> mlua::Result<Value> {
+        if api::is_tick(args) {
+            return tick(lua, host);
+        }
         if let Some(asked) = api::asked(args) {
             return may_call(&asked, host);
         }
         let resp3 = self.state.resp3.get();
         let mut bytes = Vec::new();
         let called = api::words(args).and_then(|words| match host.try_borrow_mut() {
-            Ok(mut host) => host.call(words, resp3, &mut bytes).map_err(raised_reply),
+            Ok(mut host) => host.call(words.args(), resp3, &mut bytes).map_err(raised_reply),
             Err(_) => Err(raised_reply("ERR redis.call cannot be called from within itself")),
         });
         match called {
@@ -300,10 +289,19 @@ impl Engine {
     }
 }
 
+/// The text that the script is to end with, if it is.
+fn tick(lua: &Lua, host: &RefCell<&mut dyn Host>) -> mlua::Result<Value> {
+    let interruption = host.try_borrow_mut().map(|mut host| host.tick());
+    match interruption {
+        Ok(Interruption::End(text)) => lua.create_string(text).map(Value::String),
+        Ok(Interruption::No) | Err(_) => Ok(Value::Nil),
+    }
+}
+
 /// `redis.acl_check_cmd`.
 fn may_call(args: &MultiValue, host: &RefCell<&mut dyn Host>) -> mlua::Result<Value> {
     let words = api::words(args)?;
-    let may_call = host.try_borrow_mut().ok().and_then(|mut host| host.may_call(words));
+    let may_call = host.try_borrow_mut().ok().and_then(|mut host| host.may_call(words.args()));
     may_call.map(Value::Boolean).ok_or_else(|| raised_reply(api::NO_COMMAND))
 }
 

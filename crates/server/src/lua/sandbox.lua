@@ -233,13 +233,17 @@ local library = raw_setmetatable({ redis = protect(library_redis) }, { __index =
 
 local handler = host.handler
 return {
-  globals = globals,
   shown_globals = shown_globals,
   redis = redis,
   -- Calls a script: true and what it returns, or false and the error as a table.
   run = function(script, keys, arguments)
+    globals.KEYS, globals.ARGV = keys, arguments
+    return raw_xpcall(script, handler)
+  end,
+  -- The same of a function of a library.
+  run_function = function(called, keys, arguments)
     return raw_xpcall(function()
-      return script(keys, arguments)
+      return called(keys, arguments)
     end, handler)
   end,
   load = function(script)

@@ -15,7 +15,6 @@ mod level_entry;
 mod level_one;
 mod lookup;
 mod order;
-mod packed_keys;
 mod pieces;
 mod spaces;
 mod stream_hints;

@@ -7,10 +7,12 @@
 //! While there is room the keys of the members are held too. Then a rank is counted without the store, and an interval that a
 //! member of level 2 divides, or joins to another one, need not be counted again.
 
+mod packed_keys;
+
 use std::collections::BTreeMap;
 
 use crate::dataset::level_entry::{LevelEntry, count_before, place_of, prefix_of};
-use crate::dataset::packed_keys::PackedKeys;
+use crate::dataset::level_one::packed_keys::PackedKeys;
 
 /// Intervals that are held; when more have come, all are forgotten.
 const INTERVALS_MAX: usize = 4096;

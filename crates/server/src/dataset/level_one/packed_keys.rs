@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::dataset::level_entry::prefix_of;
+
 /// Longer keys are not held.
 const KEY_SIZE_MAX: usize = u8::MAX as usize;
 
@@ -42,7 +44,15 @@ impl PackedKeys {
     /// How many are less than a key.
     #[inline]
     pub(super) fn count_before(&self, key: &[u8]) -> u64 {
-        self.iter().take_while(|(other, _)| *other < key).count() as u64
+        let prefix = prefix_of(key);
+        self.iter().take_while(|(other, _)| is_less(other, key, prefix)).count() as u64
+    }
+
+    /// The first key that is not less than a key, and where it stands with its length.
+    #[inline]
+    fn first_from(&self, key: &[u8]) -> Option<(&[u8], Range<usize>)> {
+        let prefix = prefix_of(key);
+        self.iter().find(|(other, _)| !is_less(other, key, prefix))
     }
 
     /// Adds a key behind all others; false: it is too long.
@@ -54,7 +64,7 @@ impl PackedKeys {
     /// Adds a key; false: it is too long, or there already.
     pub(super) fn insert(&mut self, key: &[u8]) -> bool {
         let mut at = self.bytes.len();
-        if let Some((other, place)) = self.iter().find(|(other, _)| *other >= key) {
+        if let Some((other, place)) = self.first_from(key) {
             if other == key {
                 return false;
             }
@@ -78,7 +88,9 @@ impl PackedKeys {
 
     /// Removes a key; false: it is not there.
     pub(super) fn remove(&mut self, key: &[u8]) -> bool {
-        let Some((_, place)) = self.iter().find(|(other, _)| *other == key) else { return false };
+        let Some((_, place)) = self.first_from(key).filter(|(other, _)| *other == key) else {
+            return false;
+        };
         self.bytes.drain(place);
         self.count -= 1;
         true
@@ -91,6 +103,16 @@ impl PackedKeys {
         let count = self.count.saturating_sub(kept);
         self.count -= count;
         PackedKeys { bytes, count }
+    }
+}
+
+/// Whether a key is less than another one, which has that prefix. Scores come first, and mostly differ.
+#[inline]
+fn is_less(one: &[u8], other: &[u8], prefix: u64) -> bool {
+    let own = one.first_chunk().map(|first| u64::from_be_bytes(*first));
+    match own {
+        Some(own) if own != prefix => own < prefix,
+        _ => one < other,
     }
 }
 

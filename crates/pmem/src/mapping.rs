@@ -5,6 +5,8 @@
 mod heap;
 #[cfg(not(miri))]
 mod system;
+#[cfg(not(miri))]
+mod windows;
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;

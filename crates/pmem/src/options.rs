@@ -45,6 +45,14 @@ pub struct RegionOptions {
     /// The pages of a pool that takes more than this are read from the file one by one, as they are asked for; those of a
     /// smaller one with what lies around them. `logged` domain only.
     pub memory: Option<u64>,
+    /// Protects the region from stray stores, of a wrong pointer of the process: its pages can be stored to only while a
+    /// [`Section`](crate::Section) of any thread lives, and such a store ends the process by SIGSEGV at other times. *Every* store must lie in
+    /// a section then. Two system calls for a section that is open alone, `mprotect` of all pages, which take longer
+    /// the larger the region is ([`Report::window_calls`](crate::Report::window_calls)): for tests, and where little is written.
+    /// Off, unless given.
+    ///
+    /// (Protection keys would do without calls, but a thread that was there before the key could not even read.)
+    pub protect: bool,
     /// A slower medium than there is, in the `flush` domain: for experiments only.
     pub emulation: Option<Emulation>,
 }
@@ -88,6 +96,7 @@ impl Default for RegionOptions {
             background: true,
             private_max: u64::MAX,
             memory: None,
+            protect: false,
             emulation: None,
         }
     }

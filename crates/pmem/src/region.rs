@@ -67,6 +67,8 @@ pub struct Region {
     memory: Option<u64>,
     /// The process that may use the file.
     process: Process,
+    /// Sections are windows of a protected mapping.
+    is_protected: bool,
 }
 
 /// What a region is made of.
@@ -114,6 +116,9 @@ impl Drop for Section<'_> {
         if let Backend::Logged(logged) = &self.region.backend {
             logged.end_section();
         }
+        if self.region.is_protected {
+            self.region.mapping.close_window();
+        }
     }
 }
 
@@ -136,7 +141,18 @@ impl Region {
             read_only: parts.read_only,
             memory: options.memory,
             process: Process::current(),
+            is_protected: false,
         }
+    }
+
+    /// Protects it from stray stores, if the options say so.
+    fn protected(mut self, options: &RegionOptions) -> Result<Region, Error> {
+        if options.protect {
+            let path = self.file.as_ref().map_or("memory".as_ref(), PoolFile::path);
+            self.mapping.protect(self.size()).map_err(|e| Error::io("protect", path, e))?;
+            self.is_protected = true;
+        }
+        Ok(self)
     }
 
     /// Bytes of memory that the process may have as its own: [`RegionOptions::memory`], or half of what there is; `None`
@@ -369,7 +385,7 @@ impl Region {
     #[inline(always)]
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
         let is_own = self.file.is_none() || self.process.is_current();
-        if !is_own || matches!(self.backend, Backend::Logged(_)) {
+        if !is_own || self.is_protected || matches!(self.backend, Backend::Logged(_)) {
             self.reserve_in_log(lines)?;
         }
         Ok(Section { region: self, _thread: PhantomData })
@@ -378,10 +394,18 @@ impl Region {
     #[inline(never)]
     fn reserve_in_log(&self, lines: u64) -> Result<(), Error> {
         self.check_process()?;
-        match &self.backend {
+        let is_open = self.mapping.open_window().map_err(|e| {
+            let path = self.file.as_ref().map_or("memory".as_ref(), PoolFile::path);
+            Error::io("open the pages of", path, e)
+        })?;
+        let reserved = match &self.backend {
             Backend::Logged(logged) => logged.reserve(lines),
             _ => Ok(()),
+        };
+        if reserved.is_err() && is_open {
+            self.mapping.close_window();
         }
+        reserved
     }
 
     /// Whether the calling thread has reserved, where it has to.

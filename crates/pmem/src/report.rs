@@ -52,6 +52,8 @@ pub struct Report {
     pub pool_bytes_written: u64,
     /// Whether a failure of the log has ended all promises.
     pub poisoned: bool,
+    /// System calls that [protection](crate::RegionOptions::protect) from stray stores has cost.
+    pub window_calls: u64,
 }
 
 impl Report {
@@ -80,6 +82,7 @@ impl Report {
             log_bytes_written: 0,
             pool_bytes_written: 0,
             poisoned: false,
+            window_calls: 0,
         }
     }
 }

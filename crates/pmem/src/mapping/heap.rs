@@ -78,6 +78,21 @@ impl Mapping {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// There are no pages, here and below.
+    pub(crate) fn protect(&self, _size: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn open_window(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(crate) fn close_window(&self) {}
+
+    pub(crate) fn window_calls(&self) -> u64 {
+        0
+    }
+
     pub(crate) fn base(&self) -> Base {
         Base(self.base)
     }

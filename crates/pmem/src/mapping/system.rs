@@ -5,8 +5,11 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
 
+use super::windows::Windows;
 use super::{Backing, Base, LARGE_PAGE, PAGE, SIZE_MAX};
 
 /// A reserved range of addresses.
@@ -17,6 +20,7 @@ pub(crate) struct Mapping {
     /// Bytes of a private file above which pages are read alone.
     alone_above: u64,
     reads_alone: AtomicBool,
+    windows: Windows,
 }
 
 // SAFETY: the range belongs to the mapping until it is dropped; what is in it is synchronised by
@@ -69,7 +73,8 @@ impl Mapping {
             unsafe { munmap(base.wrapping_add(reserved as usize).cast(), tail) }?;
         }
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { base, reserved, alone_above: u64::MAX, reads_alone: AtomicBool::new(false) })
+        let (reads_alone, windows) = Default::default();
+        Ok(Mapping { base, reserved, alone_above: u64::MAX, reads_alone, windows })
     }
 
     /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
@@ -100,6 +105,7 @@ impl Mapping {
             }
         };
         mapped.map_err(io::Error::from)?;
+        self.windows.grown(from, to, |from, to, can_store| self.set_access(from, to, can_store));
         if matches!(backing, Backing::Private(_)) && to > self.alone_above {
             self.advise(0, to, Advice::Random);
             self.reads_alone.store(true, Ordering::Relaxed);
@@ -219,6 +225,44 @@ impl Mapping {
         // pages' backing changes. A reader that still copies from there, by loads that may race, believes none of it.
         unsafe { madvise(at, (to - from) as usize, Advice::LinuxDontNeed) }?;
         Ok(())
+    }
+
+    /// Has whole pages stored to, or only read.
+    fn set_access(&self, from: u64, to: u64, can_store: bool) -> io::Result<()> {
+        let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+        let access = if can_store {
+            MprotectFlags::READ | MprotectFlags::WRITE
+        } else {
+            MprotectFlags::READ
+        };
+        // SAFETY: the range was mapped by `self`, to be read and stored to; what its pages hold does not change.
+        Ok(unsafe { mprotect(at, (to - from) as usize, access) }?)
+    }
+
+    /// From here on the first `size` bytes, and what is mapped behind them, are stored to in windows only.
+    pub(crate) fn protect(&self, size: u64) -> io::Result<()> {
+        let end = size.next_multiple_of(PAGE);
+        self.windows.begin(end, |from, to, can_store| self.set_access(from, to, can_store))
+    }
+
+    /// A window, if pages are protected; whether they are.
+    #[inline]
+    pub(crate) fn open_window(&self) -> io::Result<bool> {
+        let is_on = self.windows.are_on();
+        if is_on {
+            self.windows.open(|from, to, can_store| self.set_access(from, to, can_store))?;
+        }
+        Ok(is_on)
+    }
+
+    /// It ends.
+    pub(crate) fn close_window(&self) {
+        self.windows.close(|from, to, can_store| self.set_access(from, to, can_store));
+    }
+
+    /// System calls that windows have cost.
+    pub(crate) fn window_calls(&self) -> u64 {
+        self.windows.changes()
     }
 
     /// The first byte.

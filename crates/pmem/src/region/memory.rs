@@ -16,6 +16,10 @@ impl Region {
     /// # Errors
     /// [`Error::Oversize`]; [`Error::Io`] when the system does not have the address space.
     pub fn volatile(size: u64, options: &RegionOptions) -> Result<Region, Error> {
+        Region::in_memory(size, options)?.protected(options)
+    }
+
+    fn in_memory(size: u64, options: &RegionOptions) -> Result<Region, Error> {
         options.check_sizes(size)?;
         let mapping = Mapping::reserve(size, options.size_max)
             .and_then(|mapping| mapping.map(Backing::Anonymous, 0, size).map(|()| mapping))
@@ -28,7 +32,7 @@ impl Region {
     /// # Errors
     /// As of [`volatile`](Region::volatile).
     pub fn from_image(image: &[u8], options: &RegionOptions) -> Result<Region, Error> {
-        let region = Region::volatile((image.len() as u64).next_multiple_of(8), options)?;
+        let region = Region::in_memory((image.len() as u64).next_multiple_of(8), options)?;
         // Fresh memory is zero: pages of zeros need not be touched.
         let pages = image.chunks(PAGE as usize).enumerate();
         for (index, page) in pages.filter(|(_, page)| **page != ZEROS[..page.len()]) {
@@ -36,6 +40,6 @@ impl Region {
             // SAFETY: the region has at least the image's length, and is not shared yet.
             unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), at, page.len()) };
         }
-        Ok(region)
+        region.protected(options)
     }
 }

@@ -88,7 +88,7 @@ impl Region {
             replayed,
             read_only: options.read_only,
         };
-        Ok(Region::new(parts, options))
+        Ok(Region::new(parts, options).protected(options)?)
     }
 
     /// A clean stop: everything fenced is brought into the one file, which may then be copied.

@@ -5,8 +5,6 @@
 //! lowest of these. So the end of the pool becomes free, and is given back to the file system when the pool is closed. What
 //! is free in the middle, because something else keeps its place, becomes holes.
 
-use tembo_pool::{GivenBack, Sparing};
-
 use crate::ledger::reclaim;
 use crate::{Durability, Error, Keyspace, Progress, Store};
 
@@ -47,25 +45,7 @@ impl Store {
         pool.end_compaction();
         done?;
         pool.shrink_when_closed();
-        give_all_back(self)
-    }
-}
-
-/// Gives all blocks of free space back to the file system, where it can take them.
-fn give_all_back(store: &Store) -> Result<(), Error> {
-    let pool = store.handle().shared.pool();
-    let mut is_checkpointed = false;
-    loop {
-        match pool.give_blocks_back(Sparing::All)? {
-            GivenBack::Nothing => return Ok(()),
-            GivenBack::NotYet if is_checkpointed => return Ok(()),
-            GivenBack::NotYet => {
-                pool.region().checkpoint()?;
-                is_checkpointed = true;
-            }
-            GivenBack::Bytes(_) => is_checkpointed = false,
-            GivenBack::Looked => {}
-        }
+        Ok(pool.give_all_blocks_back()?)
     }
 }
 

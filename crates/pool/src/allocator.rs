@@ -318,7 +318,7 @@ impl Allocator {
     fn relist(&mut self, index: u32, class: u8) {
         let lists = &mut self.classes[usize::from(class)];
         let chunk = &mut self.chunks[index as usize];
-        if lists.current == index || chunk.is_asked {
+        if lists.current == index || chunk.is_asked || (chunk.is_leaving && chunk.live > 0) {
             return;
         }
         let (is_listed, is_empty) = (chunk.listed != NONE, chunk.live == 0);

@@ -39,6 +39,8 @@ pub(crate) struct Chunk {
     pub(crate) is_asked: bool,
     /// It is listed among those that have little room.
     pub(crate) is_thin: bool,
+    /// Its objects are to be moved elsewhere: nothing is taken from it.
+    pub(crate) is_leaving: bool,
 }
 
 impl Chunk {

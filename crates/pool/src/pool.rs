@@ -15,8 +15,8 @@ use crate::space::Space;
 use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
 use crate::{
-    Account, Census, Committed, Error, FeatureSet, Features, Fragmentation, Geometry, Kind,
-    KnownKind, Marker, NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck,
+    Account, Census, Committed, Error, Evacuation, FeatureSet, Features, Fragmentation, Geometry,
+    Kind, KnownKind, Marker, NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck,
     TenantEntry, TenantError, TenantFeatures, TenantId, TenantStat, Usage,
 };
 
@@ -269,6 +269,26 @@ impl Pool {
         done
     }
 
+    /// [Gives back](Pool::give_blocks_back) all blocks of space that holds nothing, where the file system can take them.
+    ///
+    /// # Errors
+    /// Those of [`Region::punch`] and [`Region::checkpoint`].
+    pub fn give_all_blocks_back(&self) -> Result<(), Error> {
+        let mut is_checkpointed = false;
+        loop {
+            match self.give_blocks_back(Sparing::All)? {
+                GivenBack::Nothing => return Ok(()),
+                GivenBack::NotYet if is_checkpointed => return Ok(()),
+                GivenBack::NotYet => {
+                    self.region().checkpoint()?;
+                    is_checkpointed = true;
+                }
+                GivenBack::Bytes(_) => is_checkpointed = false,
+                GivenBack::Looked => {}
+            }
+        }
+    }
+
     /// A pass of a compaction begins: from here on objects go to the lowest free chunks, and not to chunks that objects
     /// are in, until one of those is freed. So what is written anew lies close together, and the end of the pool
     /// becomes free.
@@ -281,6 +301,18 @@ impl Pool {
     /// A compaction is over: objects go where they fit best.
     pub fn end_compaction(&self) {
         self.space.shared.lock().is_compacting = false;
+    }
+
+    /// A tenant that can move its objects begins to: chunks that few objects share are to become empty, or, if there are none, those
+    /// that lie behind the place where all would end. Until [`end_evacuation`](Pool::end_evacuation) nothing is taken from these, and
+    /// objects go to others that have room, or to the lowest free ones. `None`: a sweep is owed or running.
+    pub fn begin_evacuation(&self) -> Option<Evacuation> {
+        self.space.shared.lock().begin_evacuation()
+    }
+
+    /// Objects go where they fit best; chunks that have not become empty are used again.
+    pub fn end_evacuation(&self) {
+        self.space.shared.lock().end_evacuation();
     }
 
     /// The region below.

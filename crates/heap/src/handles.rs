@@ -9,11 +9,10 @@
 //! object, or counts no further; from then on, until its last pointer goes, or until it is no more than that. While an object of a place has an entry the place takes
 //! no other object, so a pointer to an object with an entry finds the entry.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
 use rustc_hash::FxHashMap;
-use tembo_pmem::thread::lock;
+
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, lock};
 
 const SHARDS: usize = 64;
 

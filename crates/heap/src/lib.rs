@@ -59,6 +59,7 @@ mod session;
 mod settlement;
 mod shape;
 mod slice;
+mod sync;
 mod tenant;
 mod types;
 mod under_way;

@@ -6,7 +6,7 @@
 //! a version that is newer than its beginning: so it never sees two states at a time. (NV-heaps §4.3.5; the clock is that of TL2,
 //! Dice et al. 2006.)
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Records in the table.
 pub(crate) const RECORDS: usize = 1 << 12;

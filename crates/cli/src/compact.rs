@@ -41,7 +41,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn size(path: &Path) -> anyhow::Result<u64> {
+/// Bytes of a file.
+pub(crate) fn size(path: &Path) -> anyhow::Result<u64> {
     let file = std::fs::metadata(path).with_context(|| format!("measuring {}", path.display()))?;
     Ok(file.len())
 }

@@ -8,8 +8,10 @@ use serde::Serialize;
 use tembo_heap::{HeapFile, ObjectReport, PoolOptions, TypeReport};
 
 use crate::bytes::Bytes;
+use crate::compact;
 use crate::exit::Exit;
 use crate::output::{Lines, print, print_line};
+use crate::progress;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -27,6 +29,8 @@ enum Command {
     Check(PoolArgs),
     /// Write every object of a heap as JSON lines
     Dump(PoolArgs),
+    /// Move objects together, and give back what is free then
+    Compact(PoolArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,13 +65,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::Stat(args) => stat(args),
         Command::Check(args) => check(args),
         Command::Dump(args) => dump(args),
+        Command::Compact(args) => make_compact(args),
     }
 }
 
 /// Opens a heap without changing its pool.
 fn open(path: &Path) -> anyhow::Result<HeapFile> {
+    open_to(path, true)
+}
+
+fn open_to(path: &Path, read_only: bool) -> anyhow::Result<HeapFile> {
     let mut options = PoolOptions { kinds: tembo_kv::kinds(), ..PoolOptions::default() };
-    options.region.read_only = true;
+    options.region.read_only = read_only;
     HeapFile::open(path, &options).map_err(|error| match error {
         // The exit code is that of the pool's error.
         tembo_heap::Error::Pool(error) => error.into(),
@@ -150,5 +159,41 @@ fn dump(args: &PoolArgs) -> anyhow::Result<Exit> {
         Ok::<(), anyhow::Error>(())
     })?;
     out.flush()?;
+    Ok(Exit::Done)
+}
+
+#[derive(Serialize)]
+struct Compacted {
+    pool: String,
+    bytes_before: u64,
+    bytes_after: u64,
+    moved: u64,
+    moved_bytes: u64,
+    stayed: u64,
+}
+
+fn make_compact(args: &PoolArgs) -> anyhow::Result<Exit> {
+    let bytes_before = compact::size(&args.pool)?;
+    let heap = open_to(&args.pool, false)?;
+    let progress = progress::objects();
+    let done = heap.compact(&mut |done| progress.set_position(done.moved))?;
+    progress.finish_and_clear();
+    heap.close()?;
+    let compacted = Compacted {
+        pool: args.pool.display().to_string(),
+        bytes_before,
+        bytes_after: compact::size(&args.pool)?,
+        moved: done.moved,
+        moved_bytes: done.moved_bytes,
+        stayed: done.stayed,
+    };
+    let mut lines = Lines::default();
+    lines.add("pool", &compacted.pool);
+    lines.add("size before", Bytes(compacted.bytes_before));
+    lines.add("size", Bytes(compacted.bytes_after));
+    lines.add("objects moved", compacted.moved);
+    lines.add("their bytes", Bytes(compacted.moved_bytes));
+    lines.add("objects that stayed", compacted.stayed);
+    print(args.json, &compacted, &lines)?;
     Ok(Exit::Done)
 }

@@ -12,6 +12,14 @@ pub(crate) fn keys(wanted: bool) -> ProgressBar {
     styled(ProgressBar::new_spinner(), "{spinner} {human_pos} keys, {per_sec}")
 }
 
+/// Counts objects that are moved, if standard error is a terminal.
+pub(crate) fn objects() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    styled(ProgressBar::new_spinner(), "{spinner} {human_pos} objects moved, {per_sec}")
+}
+
 /// Counts bytes, if standard error is a terminal.
 pub(crate) fn written() -> ProgressBar {
     if !std::io::stderr().is_terminal() {

@@ -14,6 +14,7 @@ use crate::candidates::Candidates;
 use crate::format::{CHUNK_BEFORE, CHUNK_SLOTS, CHUNK_WORDS, MAGIC, ROOT_DOOMED, ROOT_ORPHANS};
 use crate::format::{ROOT_TYPES, Root};
 use crate::handles::{Handles, Released};
+use crate::moving::Moving;
 use crate::ownership::Ownership;
 use crate::types::Types;
 
@@ -63,6 +64,18 @@ pub(crate) struct Ledger {
     /// Their free places.
     pub(crate) free: Vec<u32>,
     pub(crate) candidates: Candidates,
+    /// A compaction is under way.
+    pub(crate) compaction: Option<Box<Moving>>,
+}
+
+impl Ledger {
+    /// An object is destroyed by the commits, or was not made: its place will be another's.
+    pub(crate) fn remove(&mut self, bits: u64) {
+        self.candidates.remove(bits);
+        if let Some(compaction) = &mut self.compaction {
+            compaction.remove(bits);
+        }
+    }
 }
 
 impl Arena {

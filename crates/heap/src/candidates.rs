@@ -134,6 +134,15 @@ impl Candidates {
         self.garbage.clear();
     }
 
+    /// An object has moved, while no search is under way.
+    pub(crate) fn moved(&mut self, from: u64, to: u64) {
+        for set in [&mut self.found, &mut self.garbage] {
+            if set.remove(&from) {
+                set.insert(to);
+            }
+        }
+    }
+
     /// An object is destroyed by the commits, or was not made: its place will be another's.
     pub(crate) fn remove(&mut self, bits: u64) {
         self.found.remove(&bits);

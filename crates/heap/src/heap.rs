@@ -10,8 +10,10 @@ use tembo_pool::{Pool, PoolCheck, PoolOptions};
 use crate::Error;
 use crate::access::{Access, Company};
 use crate::arena::Arena;
+use crate::compaction;
 use crate::field::Place;
 use crate::layer::{Atomic, Base, Safe};
+use crate::moving::Compaction;
 use crate::persist::Persist;
 use crate::pointer::Ptr;
 use crate::report::{self, ObjectReport, TypeReport};
@@ -23,6 +25,9 @@ use crate::upkeep;
 
 /// The name of the heap that a file of its own holds.
 const NAME: &str = "heap";
+
+/// Objects that a step of a compaction moves.
+const COMPACTED: usize = 64;
 
 /// After so many conflicts a transaction runs alone.
 const CONFLICTS_MAX: u32 = 12;
@@ -258,6 +263,25 @@ impl<'h> Heap<'h> {
         crate::cycles::step(self.arena, budget.max(1))
     }
 
+    /// Does a part of a compaction, which moves objects out of chunks that few of them share, so that the chunks are free for others: looks into
+    /// `budget` objects, beside transactions, or moves as many, while no transaction is under way; 1 at least. The next call goes on. So
+    /// others wait for as long as it takes to move `budget` objects. Call it until [`is_done`](Compaction::is_done).
+    ///
+    /// An object to which the program has a pointer stays where it is, so that each [`Ptr`] and [`Weak`] is right as long as it lives.
+    /// After that used chunks are four fifths full, but for one of each size, and for what [stayed](Compaction::stayed). Cycles that nothing
+    /// refers to are to be [collected](Heap::collect_cycles) before. If it is not known what is free, because the pool was opened since, it
+    /// sweeps first. In memory it notes each object, and each pointer to one that is to be moved, until it is done.
+    ///
+    /// Each object is moved by an operation of the pool's log, two fences for up to eight of them: interrupted at any point it is in the one
+    /// place or the other, with all pointers to it.
+    ///
+    /// # Errors
+    /// [`Error::Nested`], [`Error::ReadOnly`]; those of the pool; damage. What was moved until then is so, and the next call begins anew.
+    pub fn compact(&self, budget: usize) -> Result<Compaction, Error> {
+        let _under_way = UnderWay::begin(self.arena).ok_or(Error::Nested)?;
+        compaction::step(self.arena, budget.max(1))
+    }
+
     /// Finds out what is free in the pool, after an opening, while no transaction is under way; whether it did.
     ///
     /// # Errors
@@ -410,6 +434,31 @@ impl HeapFile {
         body: impl for<'h> FnOnce(&mut Access<'h, Base>) -> Result<R, E>,
     ) -> Result<R, E> {
         session::enter(&self.arena, body)
+    }
+
+    /// [Compacts](Heap::compact) the heap, and gives the blocks of what is free then back to the file system, where it can take them; when the
+    /// pool is closed, its file ends behind what is used. `each` is told how far it has come. Other threads use the heap meanwhile.
+    ///
+    /// Durability point: when it returns.
+    ///
+    /// # Errors
+    /// Those of [`Heap::compact`].
+    pub fn compact(&self, each: &mut dyn FnMut(&Compaction)) -> Result<Compaction, Error> {
+        settle(&self.arena)?;
+        let done = loop {
+            let done = self.enter(|heap| heap.compact(COMPACTED))?;
+            each(&done);
+            if done.is_done {
+                break done;
+            }
+            // Another tenant of the pool may be at it.
+            std::thread::yield_now();
+        };
+        let pool = &self.arena.pool;
+        pool.region().sync()?;
+        pool.shrink_when_closed();
+        pool.give_all_blocks_back()?;
+        Ok(done)
     }
 
     /// Verifies the heap, and accounts for every byte of its pool.

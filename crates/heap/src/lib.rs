@@ -11,6 +11,7 @@
 //!     │ view()                             reads only, and follows pointers without counting them    plain.rs, view.rs, look.rs
 //!     │ commit                             checkpoint                    commit.rs
 //!   settlement      counts, orphans, the doomed: what follows            settlement.rs, upkeep.rs
+//!     │             cycles go; objects move together                     cycles.rs; compaction.rs, moving.rs
 //!     │ one operation of the pool's log
 //!   pool
 //! ```
@@ -34,6 +35,7 @@ mod candidates;
 mod change;
 mod collection;
 mod commit;
+mod compaction;
 mod cycles;
 mod error;
 mod field;
@@ -47,6 +49,7 @@ mod known;
 mod layer;
 mod look;
 mod mark;
+mod moving;
 mod notes;
 mod ownership;
 mod persist;
@@ -73,6 +76,7 @@ pub use error::Error;
 pub use field::{Field, Place};
 pub use heap::{Heap, HeapFile};
 pub use layer::{Atomic, Base, Checkpointed, Counted, Layer, Safe};
+pub use moving::Compaction;
 pub use persist::{Object, Persist, Reader, Writer};
 pub use pointer::{Ptr, Weak};
 pub use report::{ObjectReport, TypeReport};

@@ -130,6 +130,8 @@ impl Content {
     pub(crate) fn let_cycles_go(&self, arena: &Arena, ledger: &mut Ledger) -> Result<(), Error> {
         let all: FxHashSet<u64> = self.objects.iter().map(|found| found.bits).collect();
         ledger.candidates.keep_only(&all);
+        // What it knows may be freed by the sweep.
+        ledger.compaction = None;
         let mut objects = self.objects.iter().peekable();
         while objects.peek().is_some() {
             let mut change = Change::default();
@@ -234,16 +236,27 @@ pub(crate) fn children_of(
     word: &dyn Fn(u64) -> Result<u64, Error>,
 ) -> Result<Vec<u64>, Error> {
     let mut found = Vec::new();
-    if let Some(entry) = types.entry(kind) {
-        if let Shape::Slice(cell) = &entry.shape {
-            let cells = word(BODY as u64)?.saturating_mul(cell.words());
-            let room = Object::from_bits(bits).size() / 8 - BODY as u64 - 1;
-            if cells > room {
-                return Err(damaged("the length of a slice", bits));
-            }
-        }
-        let word = |at: u64| word(at).unwrap_or_default();
-        entry.shape.pointers(BODY as u64, &word, &mut |_, child| found.push(child));
-    }
+    each_pointer(types, bits, kind, word, &mut |_, child| found.push(child))?;
     Ok(found)
+}
+
+/// Calls `each` with the place of each pointer in an object with these words, and with what it refers to.
+pub(crate) fn each_pointer(
+    types: &Types,
+    bits: u64,
+    kind: u16,
+    word: &dyn Fn(u64) -> Result<u64, Error>,
+    each: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
+    let Some(entry) = types.entry(kind) else { return Ok(()) };
+    if let Shape::Slice(cell) = &entry.shape {
+        let cells = word(BODY as u64)?.saturating_mul(cell.words());
+        let room = Object::from_bits(bits).size() / 8 - BODY as u64 - 1;
+        if cells > room {
+            return Err(damaged("the length of a slice", bits));
+        }
+    }
+    let word = |at: u64| word(at).unwrap_or_default();
+    entry.shape.pointers(BODY as u64, &word, each);
+    Ok(())
 }

@@ -519,6 +519,11 @@ impl<'a> Settlement<'a> {
         if count == 0 { self.let_go(bits) } else { Ok(()) }
     }
 
+    /// An object is free when the change is made: nothing refers to it then.
+    pub(crate) fn free(&mut self, bits: u64) {
+        self.freed.push(Object::from_bits(bits));
+    }
+
     /// Makes the change: durable in the sense of the next sync, or not made at all.
     ///
     /// # Errors
@@ -541,15 +546,15 @@ impl<'a> Settlement<'a> {
     fn finish(mut self, is_made: bool) {
         for bits in std::mem::take(&mut self.doomed) {
             if is_made {
-                self.ledger.candidates.remove(bits);
+                self.ledger.remove(bits);
             }
             self.arena.handles.end_doom(bits, is_made);
         }
         for &bits in &self.unmade {
-            self.ledger.candidates.remove(bits);
+            self.ledger.remove(bits);
         }
         if !is_made {
-            self.change.fresh().for_each(|(bits, _)| self.ledger.candidates.remove(bits));
+            self.change.fresh().for_each(|(bits, _)| self.ledger.remove(bits));
             self.drop_chunks();
             self.ledger.free.append(&mut self.taken);
             return;

@@ -92,6 +92,40 @@ impl Shape {
         }
     }
 
+    /// Whether a pointer, or none, stands at a place of a value that begins at `from`.
+    pub(crate) fn has_pointer_at(&self, from: u64, at: u64, word: &dyn Fn(u64) -> u64) -> bool {
+        if at < from {
+            return false;
+        }
+        let in_row = |count: u64, shape: &Shape, from: u64| {
+            let (words, inside) = (shape.words().max(1), at.saturating_sub(from));
+            inside / words < count
+                && at >= from
+                && shape.has_pointer_at(from + inside / words * words, at, word)
+        };
+        match self {
+            Shape::Plain { .. } | Shape::Bytes => false,
+            Shape::Pointer(_) | Shape::Weak(_) => at == from,
+            Shape::Fields(fields) => {
+                let mut from = from;
+                for (_, shape) in fields {
+                    let end = from + shape.words();
+                    if at < end {
+                        return shape.has_pointer_at(from, at, word);
+                    }
+                    from = end;
+                }
+                false
+            }
+            Shape::Variants(all) => {
+                let variant = all.get(word(from) as usize);
+                variant.is_some_and(|(_, shape)| shape.has_pointer_at(from + 1, at, word))
+            }
+            Shape::Array(count, shape) => in_row(*count, shape, from),
+            Shape::Slice(shape) => in_row(word(from), shape, from + 1),
+        }
+    }
+
     /// Whether a value can hold a pointer.
     pub(crate) fn has_pointers(&self) -> bool {
         match self {

@@ -49,6 +49,10 @@ pub(crate) enum Op {
     Many,
     /// Those are unlinked.
     Few,
+    /// New objects that fill more than a chunk, in the place of others.
+    Heavy,
+    /// Most of them go, so that chunks are sparse.
+    Light,
     /// An item is made in one transaction, and linked in another.
     Orphan,
     /// An item is made, and dropped.
@@ -77,6 +81,10 @@ pub(crate) enum Op {
     Nothing,
     /// Finds out what is free.
     Sweep,
+    /// Objects are moved out of chunks that few of them share, in small parts.
+    Compact,
+    /// One such part: what follows changes the heap while it is compacted.
+    Move,
 }
 
 fn elsewhere<R: Send>(run: impl FnOnce() -> R + Send) -> Result<R, String> {
@@ -115,6 +123,8 @@ fn act(
         Op::Wide => content::wide(heap, serial),
         Op::Many => content::many(heap, serial),
         Op::Few => content::few(heap),
+        Op::Heavy => content::heavy(heap, serial),
+        Op::Light => content::light(heap),
         Op::Orphan => content::orphan(heap, serial),
         Op::Dropped => content::dropped(heap, serial),
         Op::Abort(index) => content::abort(heap, at(index)),
@@ -129,6 +139,8 @@ fn act(
         Op::BaseRemove(index) => layers::take(file, at(index)),
         Op::Nothing => heap.atomic(|_| Ok(())),
         Op::Sweep => heap.sweep().map(drop),
+        Op::Compact => content::compact(heap),
+        Op::Move => heap.compact(3).map(drop),
     };
     done(made)
 }
@@ -159,8 +171,11 @@ impl Content {
             Op::Wide => self.wide = serial,
             Op::Many | Op::BaseMany | Op::BaseReuse => self.many = serial,
             Op::Few => self.many = 0,
+            Op::Heavy => self.heavy = (serial, content::HEAVY),
+            Op::Light if self.heavy.1 == 0 => {}
+            Op::Light => self.heavy.1 = content::LIGHT.len() as u64,
             Op::Dropped | Op::Abort(_) | Op::Ring => {}
-            Op::Collect | Op::Part | Op::Nothing | Op::Sweep => {}
+            Op::Collect | Op::Part | Op::Nothing | Op::Sweep | Op::Compact | Op::Move => {}
         }
         self.number();
     }
@@ -240,7 +255,8 @@ impl Subject for Heaps {
         let found = &check.tenants[0].1;
         let root = u64::from(live.enter(content::has_root)?);
         let many = if state.many == 0 { 0 } else { 1 + content::MANY };
-        let objects = root + many + (state.items.len() + state.values.len()) as u64;
+        let heavy = if state.heavy.1 == 0 { 0 } else { 1 + state.heavy.1 };
+        let objects = root + many + heavy + (state.items.len() + state.values.len()) as u64;
         expect(found.counts[0].1 == objects, "objects are not counted right")?;
         expect(found.counts[2].1 == 0, "counts are larger than the pointers")?;
         expect(found.pending == 0, "objects that were not destroyed")?;
@@ -253,7 +269,7 @@ impl Subject for Heaps {
 
     fn random_op(&self, random: &mut Random) -> Op {
         let (one, two) = (random.below(5), random.below(5));
-        match random.below(32) {
+        match random.below(41) {
             0..=3 => Op::Push,
             4 => Op::PushElsewhere,
             5..=6 => Op::Remove(one),
@@ -277,6 +293,10 @@ impl Subject for Heaps {
             27 => Op::BaseMany,
             28 => Op::BaseReuse,
             29..=30 => Op::BaseRemove(one),
+            31..=32 => Op::Compact,
+            33..=35 => Op::Move,
+            36..=37 => Op::Heavy,
+            38..=39 => Op::Light,
             _ => Op::Sweep,
         }
     }
@@ -306,6 +326,8 @@ impl Subject for Heaps {
             Op::BaseReuse,
             Op::BaseRemove(0),
             Op::Sweep,
+            Op::Compact,
+            Op::Move,
         ]
     }
 
@@ -315,6 +337,7 @@ impl Subject for Heaps {
             vec![Op::Sweep],
             vec![Op::Push, Op::Push, Op::Push],
             vec![Op::Push, Op::Push, Op::PushElsewhere, Op::Push, Op::Share(0, 2), Op::Remove(1)],
+            vec![Op::Sweep, Op::Heavy, Op::Light],
         ]
     }
 
@@ -369,9 +392,51 @@ impl Subject for Heaps {
             ),
             Script::new("orphans", 2, vec![Op::Orphan, Op::Dropped, Op::Sweep]),
         ];
+        list.extend(compacted());
         list.extend(interrupted());
         list
     }
+}
+
+/// Compactions, and changes between their parts.
+fn compacted() -> Vec<Script<Op>> {
+    vec![
+        Script::new(
+            "compacted",
+            2,
+            vec![
+                Op::Sweep,
+                Op::Heavy,
+                Op::Light,
+                Op::Compact,
+                Op::LabelElsewhere,
+                Op::Heavy,
+                Op::Light,
+                Op::Compact,
+            ],
+        ),
+        Script::new(
+            "moving",
+            3,
+            vec![
+                Op::Sweep,
+                Op::Heavy,
+                Op::Light,
+                Op::Move,
+                Op::Remove(0),
+                Op::Move,
+                Op::Move,
+                Op::Move,
+                Op::Move,
+                Op::LabelElsewhere,
+                Op::Move,
+                Op::Move,
+                Op::Move,
+                Op::Heavy,
+                Op::Move,
+            ],
+        ),
+    ]
 }
 
 /// Openings after operations that were under way.
@@ -397,6 +462,12 @@ fn interrupted() -> Vec<Script<Op>> {
         let leads = vec![(vec![op], Some(step))];
         let ops = vec![Op::LabelElsewhere, Op::PushElsewhere, Op::Clear, Op::Sweep];
         list.push(Script { leads, ..Script::new(format!("interrupted-{number}"), 3, ops) });
+    }
+    // While objects are moved.
+    for (number, step) in ["pool.log.seal.fence", "pool.log.words.fence"].into_iter().enumerate() {
+        let leads = vec![(vec![Op::Compact], Some(step))];
+        let ops = vec![Op::LabelElsewhere, Op::Compact, Op::Heavy, Op::Clear, Op::Sweep];
+        list.push(Script { leads, ..Script::new(format!("half-moved-{number}"), 4, ops) });
     }
     list
 }

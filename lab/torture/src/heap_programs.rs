@@ -29,7 +29,7 @@ use plan::{LANES, Program, is_entered};
 /// Threads that a heap has a place for.
 pub const THREADS_MAX: u16 = LANES as u16;
 
-/// Programs of a thread between two parts of the collection of cycles, and objects that a part looks into.
+/// Programs of a thread between two parts of the collection of cycles, and of a compaction; objects that a part looks into or moves.
 const PROGRAMS: u64 = 16;
 const BUDGET: usize = 64;
 
@@ -98,6 +98,7 @@ fn serve_one(
         }
         if program.number.is_multiple_of(PROGRAMS) {
             heap.collect_cycles(BUDGET).map_err(text)?;
+            heap.compact(BUDGET).map_err(text)?;
         }
     }
     Ok(())
@@ -165,16 +166,17 @@ impl Audit {
     }
 }
 
-/// A sweep, and the collection of cycles, change nothing that can be seen; then all objects are reachable, and every byte is accounted for.
+/// A sweep, the collection of cycles, and a compaction change nothing that can be seen; then all objects are reachable, and every byte is accounted for.
 fn check(file: &HeapFile, shown: &Shown) -> Result<(), String> {
     let ended = file.enter(|heap| {
         heap.sweep()?;
         while !heap.collect_cycles(BUDGET)? {}
+        while !heap.compact(BUDGET)?.is_done {}
         heap.settle()
     });
     ended.map_err(text)?;
     let is_same = file.enter(content::show)?.as_ref() == Some(shown);
-    expect(is_same, "a sweep has changed what is there")?;
+    expect(is_same, "a sweep or a compaction has changed what is there")?;
     let found = file.check().map_err(text)?;
     expect_accounted(&found.account, file.pool().region().size())?;
     let lost = (found.account.leaked, found.account.dangling);

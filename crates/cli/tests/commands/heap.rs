@@ -80,6 +80,74 @@ fn a_heap_is_listed_counted_dumped_and_checked() {
     assert!(std::fs::read(&pool).unwrap() == before, "a command that only reads has written");
 }
 
+/// The numbers of the books on the rack, from the first on.
+fn numbers(path: &Path) -> Vec<u64> {
+    let file = HeapFile::open(path, &PoolOptions::default()).unwrap();
+    let numbers = file.enter(|heap| {
+        heap.atomic(|tx| {
+            let (mut numbers, rack) = (Vec::new(), tx.root::<Rack<'_>>()?.unwrap());
+            let mut at = tx.get(&rack, Rack::FIRST)?;
+            while let Some(book) = at {
+                numbers.push(tx.get(&book, Book::NUMBER)?);
+                at = tx.get(&book, Book::NEXT)?;
+            }
+            Ok::<_, Error>(numbers)
+        })
+    });
+    file.close().unwrap();
+    numbers.unwrap()
+}
+
+#[test]
+fn a_heap_is_compacted() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pool = folder.path().join("heap.pool");
+    make(&pool);
+    let file = HeapFile::open(&pool, &PoolOptions::default()).unwrap();
+    file.enter(|heap| {
+        heap.sweep().unwrap();
+        let rack = heap.root::<Rack<'_>>().unwrap().unwrap();
+        // All books, and then most of them less: one of ten that lie in a row stays.
+        heap.atomic(|tx| {
+            for number in 4..=60_000 {
+                let next = tx.get(&rack, Rack::FIRST)?;
+                let book = tx.alloc(Book { number, next })?;
+                tx.set(&rack, Rack::FIRST, Some(book))?;
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+        heap.atomic(|tx| {
+            let mut at = tx.get(&rack, Rack::FIRST)?;
+            while let Some(book) = at {
+                let mut next = tx.get(&book, Book::NEXT)?;
+                for _ in 0..9 {
+                    next = next.map(|next| tx.get(&next, Book::NEXT)).transpose()?.flatten();
+                }
+                tx.set(&book, Book::NEXT, next.clone())?;
+                at = next;
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    });
+    file.close().unwrap();
+    let before = numbers(&pool);
+    let compacted = &lines(&["heap", "compact", text(&pool), "--json"])[0];
+    let of = |name: &str| compacted[name].as_u64().unwrap();
+    assert!(of("moved") > 5000 && of("moved_bytes") > 100_000, "{compacted}");
+    assert!(2 * of("bytes_after") < of("bytes_before"), "{compacted}");
+    assert_eq!(of("bytes_after"), std::fs::metadata(&pool).unwrap().len());
+    assert_eq!(numbers(&pool), before);
+    let check = &lines(&["heap", "check", text(&pool), "--json"])[0];
+    assert_eq!((&check["waiting"], &check["leaked"]), (&0.into(), &0.into()));
+    // Once more: nothing is left to be done.
+    let again = run(&["heap", "compact", text(&pool)]);
+    assert!(again.status.success(), "{again:?}");
+    let said = String::from_utf8(again.stdout).unwrap();
+    assert!(said.lines().any(|line| line.starts_with("objects moved") && line.ends_with(" 0")));
+}
+
 /// The format keeps no list of what is allocated, so nothing on media can be leaked: what damage does is to make a count wrong.
 #[test]
 fn a_count_that_is_wrong_is_found() {

@@ -141,10 +141,14 @@ fn audit(path: &Path, domain: DomainRequest, reported: &mut Reported) -> Result<
     file.enter(|heap| {
         heap.sweep()?;
         while !heap.collect_cycles(16)? {}
+        while !heap.compact(16)?.is_done {}
         heap.settle()
     })
     .map_err(text)?;
-    expect(file.enter(show)?.as_ref() == Some(&content), "a sweep has changed what is there")?;
+    expect(
+        file.enter(show)?.as_ref() == Some(&content),
+        "a sweep or a compaction has changed what is there",
+    )?;
     let check = file.check().map_err(text)?;
     let account = check.account;
     expect(account.accounted_bytes() == account.total, "bytes that are not accounted for")?;

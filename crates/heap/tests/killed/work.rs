@@ -62,6 +62,7 @@ fn transactions(heap: Heap<'_>, lane: usize, report: Report<'_>) -> Result<bool,
         }
         if number.is_multiple_of(16) {
             heap.collect_cycles(4)?;
+            heap.compact(8)?;
         }
     }
     Ok(true)

@@ -8,6 +8,9 @@ use crate::judge::{expect, text};
 pub(super) const WIDE: usize = 30;
 /// Objects that are made together.
 pub(super) const MANY: u64 = 12;
+/// Objects of which ten fill a chunk, and those of them that stay when most go: in the first chunk as many as in the second.
+pub(super) const HEAVY: u64 = 12;
+pub(super) const LIGHT: [u64; 4] = [0, 1, 10, 11];
 
 /// All that a list shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,6 +22,8 @@ pub(crate) struct Content {
     pub(crate) label: u64,
     pub(crate) wide: u64,
     pub(crate) many: u64,
+    /// What is heavy, and how much of it is there.
+    pub(crate) heavy: (u64, u64),
 }
 
 #[derive(Persist)]
@@ -27,6 +32,17 @@ pub(super) struct Top<'h> {
     pub(super) label: (u64, u64),
     pub(super) many: Option<Ptr<'h, Slice<Ptr<'h, Value>>>>,
     pub(super) wide: [u64; WIDE],
+    heavy: Option<Ptr<'h, Slice<Cell<'h>>>>,
+}
+
+type Cell<'h> = Option<Ptr<'h, Heavy<'h>>>;
+
+#[derive(Persist)]
+struct Heavy<'h> {
+    words: [u64; 38],
+    /// The one before it, if this is an odd one.
+    before: Option<Ptr<'h, Heavy<'h>>>,
+    weak: Option<Weak<'h, Heavy<'h>>>,
 }
 
 #[derive(Persist)]
@@ -62,7 +78,8 @@ pub(super) fn top<'h, L: Layer>(tx: &mut Access<'h, L>) -> Result<Ptr<'h, Top<'h
     if let Some(top) = tx.root()? {
         return Ok(top);
     }
-    let top = tx.alloc(Top { first: None, label: (0, 0), many: None, wide: [0; WIDE] })?;
+    let top =
+        tx.alloc(Top { first: None, label: (0, 0), many: None, wide: [0; WIDE], heavy: None })?;
     tx.set_root(&top)?;
     Ok(top)
 }
@@ -123,6 +140,11 @@ pub(super) fn ring(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
 
 pub(super) fn collect(heap: Heap<'_>) -> Result<(), Error> {
     while !heap.collect_cycles(2)? {}
+    Ok(())
+}
+
+pub(super) fn compact(heap: Heap<'_>) -> Result<(), Error> {
+    while !heap.compact(3)?.is_done {}
     Ok(())
 }
 
@@ -226,6 +248,62 @@ pub(super) fn few(heap: Heap<'_>) -> Result<(), Error> {
     })
 }
 
+/// Objects that fill more than a chunk, in the place of those before.
+pub(super) fn heavy(heap: Heap<'_>, serial: u64) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        tx.set(&top, Top::HEAVY, None)?;
+        let slice = tx.alloc_slice::<Cell<'_>>(HEAVY)?;
+        let mut last = None;
+        for index in 0..HEAVY {
+            let before = last.filter(|_| index % 2 == 1);
+            let weak = before.as_ref().map(|before| tx.downgrade(before)).transpose()?;
+            let heavy = tx.alloc(Heavy { words: [serial; 38], before, weak })?;
+            tx.set_cell(&slice, index, Some(heavy.clone()))?;
+            last = Some(heavy);
+        }
+        tx.set(&top, Top::HEAVY, Some(slice))
+    })
+}
+
+/// Most of them go.
+pub(super) fn light(heap: Heap<'_>) -> Result<(), Error> {
+    heap.atomic(|tx| {
+        let top = top(tx)?;
+        let Some(slice) = tx.get(&top, Top::HEAVY)? else { return Ok(()) };
+        for index in (0..HEAVY).filter(|index| !LIGHT.contains(index)) {
+            tx.set_cell(&slice, index, None)?;
+        }
+        Ok(())
+    })
+}
+
+/// What is heavy, and how much of it is there.
+fn show_heavy<'h, L: Counted>(
+    tx: &mut Access<'h, L>,
+    slice: &Ptr<'h, Slice<Cell<'h>>>,
+) -> Result<Result<(u64, u64), String>, Error> {
+    let (mut found, mut last): (_, Cell<'h>) = ((0, 0), None);
+    for index in 0..HEAVY {
+        let cell = tx.cell(slice, index)?;
+        if let Some(heavy) = &cell {
+            let Heavy { words, before, weak } = tx.read(heavy)?;
+            let weak = weak.map(|weak| tx.upgrade(&weak)).transpose()?.flatten();
+            let wanted = last.as_ref().filter(|_| index % 2 == 1);
+            if before.as_ref() != wanted || weak.as_ref() != wanted {
+                return Ok(Err("what is heavy is not linked".to_owned()));
+            }
+            let is_same = found.1 == 0 || found.0 == words[0];
+            if !is_same || words != [words[0]; 38] {
+                return Ok(Err("half of what is heavy".to_owned()));
+            }
+            found = (words[0], found.1 + 1);
+        }
+        last = cell;
+    }
+    Ok(Ok(found))
+}
+
 pub(super) fn abort(heap: Heap<'_>, index: usize) -> Result<(), Error> {
     let aborted = heap.atomic(|tx| {
         let item = item(tx, 99)?;
@@ -251,7 +329,7 @@ pub(super) fn show(heap: Heap<'_>) -> Result<Content, String> {
     let content = heap.atomic(|tx| {
         let mut content = Content::default();
         let Some(top) = tx.root::<Top<'_>>()? else { return Ok(content) };
-        let Top { first, label, many, wide } = tx.read(&top)?;
+        let Top { first, label, many, wide, heavy } = tx.read(&top)?;
         (content.label, content.wide) = (label.0, wide[0]);
         wrong = expect(label.0 == label.1, "half a label");
         if wide != [wide[0]; WIDE] {
@@ -265,6 +343,12 @@ pub(super) fn show(heap: Heap<'_>) -> Result<Content, String> {
                     wrong = Err("some of many".to_owned());
                 }
                 content.many = word;
+            }
+        }
+        if let Some(heavy) = heavy {
+            match show_heavy(tx, &heavy)? {
+                Ok(found) => content.heavy = found,
+                Err(what) => wrong = Err(what),
             }
         }
         let (mut at, mut before): (_, Option<Ptr<'_, Item<'_>>>) = (first, None);

@@ -21,5 +21,6 @@ pub(crate) fn own_root() -> New {
         user: rustix::process::geteuid().as_raw(),
         group: rustix::process::getegid().as_raw(),
         device: 0,
+        umask: None,
     }
 }

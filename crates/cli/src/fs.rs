@@ -1,5 +1,6 @@
 //! `tembo fs`: the file system of a pool, without a mount.
 
+mod attributes;
 mod clone;
 mod export;
 mod import;
@@ -9,7 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use tembo_fs::{DifferenceKind, FileKind, Format, Fs, New, Tree};
+use tembo_fs::{
+    ACCESS_LIST, Condition, DifferenceKind, Error, FileKind, Format, Fs, New, Time, Tree,
+};
 use tembo_kv::{Durability, Snapshot, Store};
 
 use crate::exit::{Exit, refuse};
@@ -46,9 +49,8 @@ enum Command {
         path: PathBuf,
         /// Where it comes to be; what is there is an error
         target: PathBuf,
-        /// As it was in this snapshot
-        #[arg(long)]
-        snapshot: Option<String>,
+        #[command(flatten)]
+        when: When,
     },
     /// Copy a file within the pool
     Cp {
@@ -67,9 +69,8 @@ enum Command {
         from: PathBuf,
         /// Where it comes to be; what is there is an error
         to: PathBuf,
-        /// As it was in this snapshot
-        #[arg(long)]
-        snapshot: Option<String>,
+        #[command(flatten)]
+        when: When,
     },
     /// Compare all that the file system says of itself
     Check {
@@ -83,17 +84,24 @@ enum Command {
         /// The name
         name: String,
     },
-    /// Take back everything that was done after a snapshot
+    /// Take back everything that was done after a snapshot, or after a time
     Rollback {
         /// The pool
         pool: PathBuf,
-        /// Its name
-        name: String,
+        /// The name of the snapshot
+        #[arg(required_unless_present = "at")]
+        name: Option<String>,
+        /// Instead of a snapshot, a time, as 2026-11-24T12:00:00Z
+        #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "name")]
+        at: Option<Time>,
     },
     /// List the snapshots
     Log {
         /// The pool
         pool: PathBuf,
+        /// List the times that can be gone back to, instead
+        #[arg(long)]
+        times: bool,
     },
     /// List what is different since a snapshot: + added, - removed, M changed
     Diff {
@@ -114,9 +122,23 @@ struct At {
     /// From its root on
     #[arg(default_value = "/")]
     path: PathBuf,
+    #[command(flatten)]
+    when: When,
+}
+
+/// A version of a pool.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct When {
     /// As it was in this snapshot
     #[arg(long)]
     snapshot: Option<String>,
+    /// As it was at this time, as 2026-11-24T12:00:00Z; of a pool whose mount keeps versions
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "snapshot")]
+    at: Option<Time>,
+}
+
+fn time(text: &str) -> Result<Time, String> {
+    Time::of_text(text).ok_or_else(|| "a time is written as 2026-11-24T12:00:00Z".to_owned())
 }
 
 /// The bytes of a path.
@@ -133,10 +155,10 @@ fn place(path: &Path) -> anyhow::Result<(&[u8], &[u8])> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::Ls(at) => read(&at.pool, at.snapshot.as_deref(), |tree| list(tree, &at.path)),
-        Command::Cat(at) => read(&at.pool, at.snapshot.as_deref(), |tree| print(tree, &at.path)),
-        Command::Export { pool, path, target, snapshot } => {
-            read(pool, snapshot.as_deref(), |tree| export::export(tree, bytes(path), target))
+        Command::Ls(at) => read(&at.pool, &at.when, |tree| list(tree, &at.path)),
+        Command::Cat(at) => read(&at.pool, &at.when, |tree| print(tree, &at.path)),
+        Command::Export { pool, path, target, when } => {
+            read(pool, when, |tree| export::export(tree, bytes(path), target))
         }
         Command::Import { pool, source, path } => {
             let fs = made(pool)?;
@@ -144,9 +166,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             close(fs)
         }
         Command::Cp { pool, from, to } => copy(pool, from, to),
-        Command::Clone { pool, from, to, snapshot: name } => {
+        Command::Clone { pool, from, to, when } => {
             let fs = Fs::open(&open_as_is(pool)?)?;
-            let source = fs.tree(snapshot(fs.store(), name.as_deref())?);
+            let source = fs.tree(version(&fs, when)?);
             clone::clone(&fs, source, bytes(from), place(to)?)?;
             close(fs)
         }
@@ -157,13 +179,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             store.close()?;
             Ok(Exit::Done)
         }
-        Command::Rollback { pool, name } => {
+        Command::Rollback { pool, name, at } => {
             let fs = Fs::open(&open_as_is(pool)?)?;
-            known(fs.store(), name)?;
-            fs.rollback_to(name)?;
+            match (name, at) {
+                (Some(name), _) => {
+                    known(fs.store(), name)?;
+                    fs.rollback_to(name)?;
+                }
+                (None, &at) => {
+                    // It is read no more when its number is known.
+                    let version = version(&fs, &When { snapshot: None, at })?.version();
+                    fs.rollback(version)?;
+                }
+            }
             close(fs)
         }
-        Command::Log { pool } => {
+        Command::Log { pool, times: true } => {
+            for point in Fs::open(&open_to_read(pool)?)?.points()? {
+                line(format_args!("{}\t{}", point.version, point.time))?;
+            }
+            Ok(Exit::Done)
+        }
+        Command::Log { pool, times: false } => {
             let store = open_to_read(pool)?;
             let mut all = store.snapshots();
             all.sort_by_key(|(_, version)| *version);
@@ -187,6 +224,7 @@ fn made(pool: &Path) -> anyhow::Result<Fs> {
 }
 
 fn close(fs: Fs) -> anyhow::Result<Exit> {
+    fs.note_time(now())?;
     let store = fs.store().clone();
     drop(fs);
     store.sync()?;
@@ -208,14 +246,19 @@ fn snapshot(store: &Store, name: Option<&str>) -> anyhow::Result<Snapshot> {
     Ok(store.snapshot_named(name)?)
 }
 
+fn version(fs: &Fs, when: &When) -> anyhow::Result<Snapshot> {
+    let Some(time) = when.at else { return snapshot(fs.store(), when.snapshot.as_deref()) };
+    Ok(fs.snapshot_at(time)?)
+}
+
 fn read(
     pool: &Path,
-    name: Option<&str>,
+    when: &When,
     work: impl FnOnce(&mut Tree<Snapshot>) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     let store = open_to_read(pool)?;
     let fs = Fs::open(&store)?;
-    work(&mut fs.tree(snapshot(&store, name)?))?;
+    work(&mut fs.tree(version(&fs, when)?))?;
     Ok(Exit::Done)
 }
 
@@ -262,8 +305,15 @@ fn copy(pool: &Path, from: &Path, to: &Path) -> anyhow::Result<Exit> {
         let source = tree.tree().resolve(bytes(from))?;
         let folder = tree.tree().resolve(folder)?.number;
         let (permissions, user, group) = (source.permissions, source.user, source.group);
-        let new = New { kind: FileKind::Regular, permissions, user, group, device: 0 };
+        let new = New { kind: FileKind::Regular, permissions, user, group, device: 0, umask: None };
         let copy = tree.create(folder, name, &new)?;
+        if source.attributes > 0 {
+            // Without its access list the permissions would say something else.
+            match tree.tree().attribute(source.number, ACCESS_LIST) {
+                Err(Error::NoSuchAttribute { .. }) => {}
+                found => tree.set_attribute(copy.number, ACCESS_LIST, &found?, Condition::Any)?,
+            }
+        }
         tree.copy_range((source.number, 0), (copy.number, 0), u64::MAX)
     })?;
     close(fs)

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// When what a program writes is durable, as far as --sync says
     #[arg(long, value_enum, default_value_t)]
     durable: When,
-    /// Keep so many versions, each of which is one call, to be read below .tembo/versions; from then on, until another number is given
+    /// Keep so many versions, each of which is one call, to be read below .tembo/versions and .tembo/at; from then on, until another number is given
     #[arg(long, value_name = "COUNT", conflicts_with = "read_only")]
     keep_versions: Option<u64>,
     /// Change nothing
@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         let kept = if count == 0 { Retention::Nothing } else { Retention::Versions(count) };
         store.retain(kept)?;
     }
+    fs.note_time(now())?;
     fs.set_limit(args.store.size_max);
     let options = MountOptions {
         durable: match args.durable {

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "mount/access_lists.rs"]
+mod access_lists;
 #[path = "mount/ends.rs"]
 mod ends;
 #[path = "mount/failures.rs"]
@@ -256,6 +258,62 @@ fn a_version_that_is_kept_is_a_tree_by_its_number() {
     for none in ["99999999", "x", "01", "-1"] {
         assert!(!at.join(".tembo/versions").join(none).exists(), "{none}");
     }
+    mounted.end();
+}
+
+/// A time that is over in a moment, as text.
+fn a_second_passes() -> String {
+    let seconds = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let end = seconds() + 1;
+    while seconds() < end {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    tembo_fs::Time { seconds: end as i64, nanoseconds: 0 }.to_string()
+}
+
+#[test]
+fn what_was_there_at_a_time_is_a_tree_also_after_the_mount() {
+    let Some(mut mounted) = Mounted::with(&["--keep-versions", "10000"], |_| ()) else { return };
+    let (at, pool) = (mounted.at(), mounted.pool());
+    let then = |time: &str| at.join(".tembo/at").join(time);
+    fs::write(at.join("a"), "first").unwrap();
+    let first = a_second_passes();
+    fs::write(at.join("a"), "second").unwrap();
+    fs::write(at.join("b"), "b").unwrap();
+    let second = a_second_passes();
+    fs::remove_file(at.join("b")).unwrap();
+    // A transaction is there from its commit on.
+    done(
+        Command::new(mounted::TEMBO)
+            .arg("txn")
+            .arg(&at)
+            .args(["--", "cp", "a", "c"])
+            .current_dir(&at),
+    );
+    let third = a_second_passes();
+    assert_eq!(fs::read(then(&first).join("a")).unwrap(), b"first");
+    assert!(!then(&first).join("b").exists());
+    assert_eq!(fs::read(then(&second).join("a")).unwrap(), b"second");
+    assert!(then(&second).join("b").exists() && !then(&second).join("c").exists());
+    assert!(!then(&third).join("b").exists() && then(&third).join("c").exists());
+    assert!(fs::write(then(&first).join("new"), "x").is_err());
+    for none in ["x", "2000-01-01T00:00:00Z", "9999-01-01T00:00:00Z", "2026-13-01T00:00:00Z"] {
+        assert!(!then(none).exists(), "{none}");
+    }
+    mounted.unmount();
+    let words = |words: &[&str]| tembo(&[&["fs"], words].concat());
+    let cat = |time: &str, path: &str| words(&["cat", text(&pool), path, "--at", time]).stdout;
+    assert_eq!(cat(&first, "/a"), b"first");
+    assert_eq!((cat(&second, "/a"), cat(&second, "/b")), (b"second".to_vec(), b"b".to_vec()));
+    assert_eq!(cat(&third, "/c"), b"second");
+    let early = words(&["ls", text(&pool), "--at", "2000-01-01T00:00:00Z"]);
+    assert!(!early.status.success() && early.stdout.is_empty(), "{early:?}");
+    let log = String::from_utf8(words(&["log", text(&pool), "--times"]).stdout).unwrap();
+    assert!(log.lines().count() >= 3 && log.lines().all(|line| line.ends_with('Z')), "{log}");
+    assert!(words(&["rollback", text(&pool), "--at", &second]).status.success());
+    mounted.mount_again();
+    assert!(at.join("b").exists() && !at.join("c").exists());
+    assert_eq!(fs::read(then(&first).join("a")).unwrap(), b"first");
     mounted.end();
 }
 

@@ -1,15 +1,39 @@
 //! Requests on what an inode says of itself: attributes, and extended ones.
 
 use fuser::{Errno, FileAttr, FileHandle, INodeNo, Request};
-use tembo_fs::{Condition, Set};
+use tembo_fs::{ACCESS_LIST, AnyTreeMut, Condition, DEFAULT_LIST, Error, Set};
 
+use crate::caller::is_in_group;
 use crate::place::Place;
 use crate::served::Served;
 
-/// Names that begin so are refused: they would not be enforced.
-const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
+/// The permission bit that runs a program as the group of its file.
+const SET_GROUP: u16 = 0o2000;
+
+fn is_list(name: &[u8]) -> bool {
+    matches!(name, ACCESS_LIST | DEFAULT_LIST)
+}
+
+/// Takes the set-group bit of an inode, as the permissions of a group class that is not the program's are changed.
+fn take_set_group(
+    tree: &mut AnyTreeMut<'_, '_>,
+    number: u64,
+    is_member: impl FnOnce(u32) -> bool,
+) -> Result<(), Error> {
+    let inode = tree.tree().inode(number)?;
+    if inode.permissions & SET_GROUP != 0 && !is_member(inode.group) {
+        let permissions = Some(inode.permissions & !SET_GROUP);
+        tree.set(number, &Set { permissions, ..Set::default() })?;
+    }
+    Ok(())
+}
 
 impl Served {
+    /// That a list which is set would be enforced.
+    fn check_list(&self, name: &[u8]) -> Result<(), Errno> {
+        if is_list(name) && !self.has_lists { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    }
+
     pub(crate) fn attributes(&self, number: INodeNo) -> Result<FileAttr, Errno> {
         let at = Place::of(number);
         let inode = self.trees.inode(at)?;
@@ -40,9 +64,7 @@ impl Served {
         (name, value): (&[u8], &[u8]),
         flags: i32,
     ) -> Result<(), Errno> {
-        if name.starts_with(ACCESS_LISTS) {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        self.check_list(name)?;
         let condition = match flags {
             0 => Condition::Any,
             1 => Condition::Create,
@@ -51,19 +73,27 @@ impl Served {
         };
         let own = self.own_of(number, None, request.pid());
         self.change_one(number, own, |tree, number| {
-            tree.set_attribute(number, name, value, condition)
+            tree.set_attribute(number, name, value, condition)?;
+            match name {
+                ACCESS_LIST => take_set_group(tree, number, |group| is_in_group(request, group)),
+                _ => Ok(()),
+            }
         })
     }
 
     pub(crate) fn extended(&self, number: INodeNo, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        if name.starts_with(ACCESS_LISTS) {
-            return Err(Errno::EOPNOTSUPP);
+        self.check_list(name)?;
+        if Place::of(number).is_control() {
+            return Err(Errno::ENODATA);
         }
         self.trees.read(number, |tree, number| tree.attribute(number, name))
     }
 
     /// The names of extended attributes, a zero behind each.
     pub(crate) fn list_extended(&self, number: INodeNo) -> Result<Vec<u8>, Errno> {
+        if Place::of(number).is_control() {
+            return Ok(Vec::new());
+        }
         let names = self.trees.read(number, |tree, number| tree.attributes(number))?;
         Ok(names.iter().flat_map(|name| [&name[..], b"\0"].concat()).collect())
     }

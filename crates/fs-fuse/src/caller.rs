@@ -1,4 +1,25 @@
-//! What became of the program that makes a request.
+//! What the program is that makes a request, and what became of it.
+
+use fuser::Request;
+
+/// The user that belongs to every group.
+const ROOT_USER: u32 = 0;
+
+/// Whether the program of a request has a group, or may do what those may that have it.
+pub(crate) fn is_in_group(request: &Request, group: u32) -> bool {
+    let further = || {
+        let status = std::fs::read(format!("/proc/{}/status", request.pid()));
+        status.is_ok_and(|status| has_group(&status, group))
+    };
+    request.uid() == ROOT_USER || request.gid() == group || further()
+}
+
+fn has_group(status: &[u8], group: u32) -> bool {
+    let lines = status.split(|&byte| byte == b'\n');
+    let groups = lines.filter_map(|line| line.strip_prefix(b"Groups:")).next();
+    let groups = groups.and_then(|groups| std::str::from_utf8(groups).ok()).unwrap_or_default();
+    groups.split_ascii_whitespace().any(|other| other.parse() == Ok(group))
+}
 
 /// Of the flags of a thread: it ends.
 const EXITING: u64 = 0x4;
@@ -33,6 +54,14 @@ fn ends_by_signal(stat: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_groups_of_a_program_are_those_of_its_status() {
+        let status = b"Name:\ta\nGid:\t7\t7\t7\t7\nGroups:\t4 24 27 \nVmSize:\t8 kB\n";
+        let all = [4, 24, 27, 7, 2, 8].map(|group| has_group(status, group));
+        assert_eq!(all, [true, true, true, false, false, false]);
+        assert!(!has_group(b"Groups:\t\n", 0) && !has_group(b"", 0));
+    }
 
     #[test]
     fn a_program_that_a_signal_ends_is_none_that_ends_by_itself() {

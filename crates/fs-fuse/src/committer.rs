@@ -15,6 +15,7 @@ use tembo_fs::{FsTransaction, Touched};
 use tembo_kv::Durability;
 
 use crate::errors::errno;
+use crate::replies::now;
 
 /// Answers the request to commit.
 pub(crate) type Answer = Box<dyn FnOnce(Result<(), Errno>) + Send>;
@@ -67,7 +68,7 @@ impl Committer {
 
 fn run(todo: &Receiver<Commit>, kernel: &Kernel) {
     for Commit { transaction, durability, answer } in todo {
-        match transaction.commit_touched(durability) {
+        match transaction.commit_touched(now(), durability) {
             Ok((_, touched)) => {
                 if let Some(notifier) = kernel.get() {
                     invalidate(notifier, &touched);

@@ -7,7 +7,9 @@ use tembo_kv::Error as StoreError;
 /// The number that a program gets.
 pub(crate) fn errno(error: &Error) -> Errno {
     match error {
-        Error::NoSuchInode { .. } | Error::NoSuchName { .. } => Errno::ENOENT,
+        Error::NoSuchInode { .. } | Error::NoSuchName { .. } | Error::NotKept { .. } => {
+            Errno::ENOENT
+        }
         Error::NameExists { .. } | Error::AttributeExists { .. } => Errno::EEXIST,
         Error::NotADirectory { .. } => Errno::ENOTDIR,
         Error::IsADirectory { .. } => Errno::EISDIR,

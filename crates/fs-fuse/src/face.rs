@@ -29,7 +29,7 @@ use crate::answers::{
 use crate::committer::Committer;
 use crate::durable::Durable;
 use crate::place::Place;
-use crate::replies::{TTL, attributes, file_type, time_or_now, unknown};
+use crate::replies::{TTL, attributes, file_type, now, time_or_now, unknown};
 use crate::served::Served;
 use crate::trees::Trees;
 
@@ -51,11 +51,14 @@ impl Filesystem for Face {
             InitFlags::FUSE_CACHE_SYMLINKS,
             // To cut a file is a part of the open, and so of its transaction.
             InitFlags::FUSE_ATOMIC_O_TRUNC,
+            // A default access list is in the place of the mask.
+            InitFlags::FUSE_DONT_MASK,
         ];
         for capability in wanted {
             // A kernel without it does without.
             let _ = config.add_capabilities(capability);
         }
+        self.0.has_lists = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
         // The library has the bounds, and keeps what it had if these are beyond them.
         let _ = config.set_max_write(1 << 20);
         let _ = config.set_time_granularity(Duration::from_nanos(1));
@@ -64,6 +67,8 @@ impl Filesystem for Face {
 
     fn destroy(&mut self) {
         self.0.committer.end();
+        // What is not noted is known less exactly.
+        let _ = self.0.trees.fs.note_time(now());
         // The log holds what could not be synced as far as it came; the next open says so.
         let _ = self.0.trees.fs.sync();
     }
@@ -115,11 +120,11 @@ impl Filesystem for Face {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         device: u32,
         reply: ReplyEntry,
     ) {
-        made(self.0.mknod(request, (parent, name.as_bytes()), mode, device), reply);
+        made(self.0.mknod(request, (parent, name.as_bytes()), (mode, umask), device), reply);
     }
 
     fn mkdir(
@@ -128,10 +133,10 @@ impl Filesystem for Face {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        made(self.0.mkdir(request, (parent, name.as_bytes()), mode), reply);
+        made(self.0.mkdir(request, (parent, name.as_bytes()), (mode, umask)), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -185,11 +190,12 @@ impl Filesystem for Face {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match self.0.create(request, (parent, name.as_bytes()), mode, OpenFlags(flags)) {
+        let (place, flags) = ((parent, name.as_bytes()), OpenFlags(flags));
+        match self.0.create(request, place, (mode, umask), flags) {
             Ok(((attributes, generation), handle, flags)) => {
                 reply.created(&TTL, &attributes, generation, handle, flags);
             }

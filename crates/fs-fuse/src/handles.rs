@@ -83,10 +83,10 @@ impl Served {
         &self,
         request: &Request,
         (parent, name): (INodeNo, &[u8]),
-        mode: u32,
+        mode: (u32, u32),
         flags: OpenFlags,
     ) -> Result<(Shown, FileHandle, FopenFlags), Errno> {
-        let new = new_of(request, FileKind::Regular, mode, 0);
+        let new = new_of(request, FileKind::Regular, mode);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
         // The kernel holds the directory: nothing is removed from it in between, but by the commit of a transaction.
         let inode = self.create_entry(parent, name, &new)?;

@@ -6,6 +6,8 @@
 //! `.tembo/snapshots` in the root, which no listing shows, holds the named snapshots as trees that can only be read. To make a
 //! directory there names a snapshot, to remove one drops it.
 //!
+//! `.tembo/versions/NUMBER` and `.tembo/at/TIME` are the tree as it was in a version and at a time, if the store keeps its versions.
+//!
 //! Opening `.tembo/begin` begins a transaction, whose number is read from the file. `.tembo/transactions/NUMBER` is the tree as
 //! it is in that transaction. To write `commit` to the open file commits it, to close the file before drops it.
 //!

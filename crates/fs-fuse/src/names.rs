@@ -10,10 +10,11 @@ use crate::replies::TTL;
 use crate::served::{Served, Shown};
 use crate::trees::Trees;
 
-/// What a request makes.
-pub(crate) fn new_of(request: &Request, kind: FileKind, mode: u32, device: u32) -> New {
+/// What a request makes, with a mode that the mask has not been taken from.
+pub(crate) fn new_of(request: &Request, kind: FileKind, (mode, umask): (u32, u32)) -> New {
     let (user, group) = (request.uid(), request.gid());
-    New { kind, permissions: (mode & 0o7777) as u16, user, group, device: device.into() }
+    let (permissions, umask) = ((mode & 0o7777) as u16, Some((umask & 0o777) as u16));
+    New { kind, permissions, user, group, device: 0, umask }
 }
 
 impl Served {
@@ -50,11 +51,11 @@ impl Served {
         &self,
         request: &Request,
         (parent, name): (INodeNo, &[u8]),
-        mode: u32,
+        mode: (u32, u32),
         device: u32,
     ) -> Result<Shown, Errno> {
-        let kind = FileKind::of_mode(mode).ok_or(Errno::EINVAL)?;
-        let new = new_of(request, kind, mode, device);
+        let kind = FileKind::of_mode(mode.0).ok_or(Errno::EINVAL)?;
+        let new = New { device: device.into(), ..new_of(request, kind, mode) };
         self.made(parent, &self.create_entry(parent, name, &new)?)
     }
 
@@ -62,12 +63,12 @@ impl Served {
         &self,
         request: &Request,
         (parent, name): (INodeNo, &[u8]),
-        mode: u32,
+        mode: (u32, u32),
     ) -> Result<Shown, Errno> {
         if Place::of(parent) == Place::Snapshots {
             return self.shown(&self.trees.name_snapshot(parent, name, request.uid())?);
         }
-        let new = new_of(request, FileKind::Directory, mode, 0);
+        let new = new_of(request, FileKind::Directory, mode);
         self.made(parent, &self.create_entry(parent, name, &new)?)
     }
 
@@ -77,7 +78,7 @@ impl Served {
         (parent, name): (INodeNo, &[u8]),
         target: &[u8],
     ) -> Result<Shown, Errno> {
-        let new = new_of(request, FileKind::Symlink, 0o777, 0);
+        let new = new_of(request, FileKind::Symlink, (0o777, 0));
         Trees::check_entry(parent, name)?;
         let made = self
             .trees

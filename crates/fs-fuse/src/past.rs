@@ -1,8 +1,8 @@
-//! Earlier versions, as trees below `.tembo/snapshots` and `.tembo/versions`.
+//! Earlier versions, as trees below `.tembo/snapshots`, `.tembo/versions` and `.tembo/at`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tembo_fs::{Error, Fs, ROOT, Tree};
+use tembo_fs::{Error, Fs, ROOT, Time, Tree};
 use tembo_kv::{Error as StoreError, Snapshot};
 
 use crate::place::{Place, SLOT_MAX};
@@ -57,6 +57,16 @@ impl Past {
         };
         slots.push((version, snapshot));
         Ok(Place::Past(slots.len() - 1, ROOT))
+    }
+
+    /// The root as it was at a time.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`]; as of [`version`](Past::version).
+    pub(crate) fn at(&self, fs: &Fs, time: Time) -> Result<Place, Error> {
+        // The version is held until it has its place.
+        let found = fs.snapshot_at(time)?;
+        self.version(fs, found.version())
     }
 
     /// The names of all.

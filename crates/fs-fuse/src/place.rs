@@ -35,6 +35,8 @@ pub(crate) enum Place {
     Snapshots,
     /// `.tembo/versions`.
     Versions,
+    /// `.tembo/at`: the tree as it was at a time.
+    At,
     /// `.tembo/transactions`.
     Transactions,
     /// `.tembo/version`: the number of the version that is visible.
@@ -48,13 +50,14 @@ pub(crate) enum Place {
 }
 
 /// The numbers of what is in no tree.
-const FIXED: [(Place, u64); 6] = [
+const FIXED: [(Place, u64); 7] = [
     (Place::Control, SPECIAL | 1),
     (Place::Snapshots, SPECIAL | 2),
     (Place::Transactions, SPECIAL | 3),
     (Place::Begin, SPECIAL | 4),
     (Place::Versions, SPECIAL | 5),
     (Place::Version, SPECIAL | 6),
+    (Place::At, SPECIAL | 7),
 ];
 
 impl Place {
@@ -101,6 +104,11 @@ impl Place {
         Ok(INodeNo(number))
     }
 
+    /// Whether it is in no tree: `.tembo`, or one of what it has.
+    pub(crate) fn is_control(self) -> bool {
+        !matches!(self, Place::Now(_) | Place::Past(..) | Place::View(..))
+    }
+
     /// Another inode of the same tree; of what is in no tree itself.
     pub(crate) fn beside(self, inode: u64) -> Place {
         match self {
@@ -125,6 +133,7 @@ mod tests {
             Place::Snapshots,
             Place::Versions,
             Place::Version,
+            Place::At,
             Place::Transactions,
             Place::Begin,
             Place::Past(0, 1),

@@ -21,12 +21,14 @@ pub(crate) struct Served {
     pub(crate) committer: Committer,
     pub(crate) syncs: Syncs<ReplyEmpty>,
     pub(crate) opened: Opened,
+    /// The kernel asks for access control lists, and checks them.
+    pub(crate) has_lists: bool,
 }
 
 impl Served {
     pub(crate) fn new(trees: Trees, durable: Durable, committer: Committer) -> Served {
         let (syncs, opened) = (Syncs::default(), Opened::default());
-        Served { trees, durable, committer, syncs, opened }
+        Served { trees, durable, committer, syncs, opened, has_lists: false }
     }
 
     /// The handle, if a file is open by it in a transaction of its own.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fuser::{Errno, FileAttr, INodeNo};
-use tembo_fs::{AnyTree, AnyTreeMut, Entry, Error, FileKind, Fs, FsTransaction, Inode, ROOT};
+use tembo_fs::{AnyTree, AnyTreeMut, Entry, Error, FileKind, Fs, FsTransaction, Inode, ROOT, Time};
 use tembo_kv::{Durability, Error as StoreError};
 
 use crate::errors::errno;
@@ -18,10 +18,11 @@ use crate::views::Views;
 const CONTROL_NAME: &[u8] = b".tembo";
 
 /// What it has.
-const CONTROL_ENTRIES: [(&[u8], Place); 5] = [
+const CONTROL_ENTRIES: [(&[u8], Place); 6] = [
     (b"snapshots", Place::Snapshots),
     (b"versions", Place::Versions),
     (b"version", Place::Version),
+    (b"at", Place::At),
     (b"transactions", Place::Transactions),
     (b"begin", Place::Begin),
 ];
@@ -49,6 +50,11 @@ pub(crate) struct Trees {
 fn number_of(name: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(name).ok()?.parse().ok()?;
     (format!("{number}").as_bytes() == name).then_some(number)
+}
+
+/// A time, as it is written.
+fn time_of(name: &[u8]) -> Option<Time> {
+    Time::of_text(std::str::from_utf8(name).ok()?)
 }
 
 fn code_of(error: Error) -> Errno {
@@ -201,6 +207,11 @@ impl Trees {
                 Some(version) => self.past.version(&self.fs, version).map_err(code_of)?,
                 None => return missing,
             },
+            Place::At => match time_of(name) {
+                // What will be there then is not known.
+                Some(time) if time <= now() => self.past.at(&self.fs, time).map_err(code_of)?,
+                _ => return missing,
+            },
             Place::Transactions => match number_of(name) {
                 Some(number) if self.views.may_enter(number, user) => Place::View(number, ROOT),
                 _ => return missing,
@@ -233,16 +244,16 @@ impl Trees {
         let mut inode = root.map_err(code_of)?;
         (inode.size, inode.pieces, inode.attributes) = (0, 0, 0);
         (inode.links, inode.permissions, inode.kind) = match at {
-            Place::Control => (5, 0o755, FileKind::Directory),
+            Place::Control => (6, 0o755, FileKind::Directory),
             Place::Begin => (1, 0o666, FileKind::Regular),
             Place::Version => (1, 0o444, FileKind::Regular),
             // Which transactions and versions there are is not listed.
             Place::Transactions => (2, 0o711, FileKind::Directory),
             // A version that was looked at is held until the unmount, and with it all that was removed since.
-            Place::Versions => (2, 0o700, FileKind::Directory),
+            Place::Versions | Place::At => (2, 0o700, FileKind::Directory),
             _ => (2, 0o755, FileKind::Directory),
         };
-        if at == Place::Versions {
+        if matches!(at, Place::Versions | Place::At) {
             inode.user = self.user;
         }
         Ok(inode)
@@ -270,7 +281,7 @@ impl Trees {
             (Entry { inode: directory.0, kind, cookie, name }, itself.clone())
         };
         let mut listed: Vec<(Entry, Option<Inode>)> = dots.map(dot).collect();
-        if let Place::Control | Place::Snapshots | Place::Versions | Place::Transactions = at {
+        if at.is_control() {
             for (name, cookie) in self.names(at).into_iter().zip(3..) {
                 if cookie > offset {
                     let (found, inode) = self.find(directory, &name, user)?;

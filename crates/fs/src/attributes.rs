@@ -1,7 +1,10 @@
-//! Extended attributes. POSIX access control lists are two of them, which are kept as any other.
+//! Extended attributes. Two of them are access control lists.
+
+use std::borrow::Cow;
 
 use crate::Error;
 use crate::access::{Reads, Writes};
+use crate::access_list::{self, ListKind};
 use crate::bounds::{ATTRIBUTE_NAME_LEN_MAX, ATTRIBUTE_SIZE_MAX};
 use crate::records::{Changing, Records};
 
@@ -61,10 +64,19 @@ pub(crate) fn set<A: Writes>(
         Condition::Replace if !is_there => return Err(missing(number, name)),
         _ => {}
     }
+    let kept = match ListKind::of(name) {
+        None => Some(Cow::Borrowed(value)),
+        Some(kind) => access_list::apply(&mut inode, kind, value)?.map(Cow::Owned),
+    };
     changing.is_broken = true;
-    inode.attributes += u32::from(!is_there);
+    let others = inode.attributes.saturating_sub(u32::from(is_there));
+    inode.attributes = others + u32::from(kept.is_some());
     inode.changed = changing.now;
-    records.put_attribute(number, name, value)?;
+    match kept {
+        Some(value) => records.put_attribute(number, name, &value)?,
+        None if is_there => records.remove_attribute(number, name)?,
+        None => {}
+    }
     records.put_inode(&inode)?;
     changing.is_broken = false;
     Ok(())

@@ -6,8 +6,11 @@ use zerocopy::FromBytes;
 
 use crate::Error;
 use crate::access::Reads;
+use crate::access_list;
 use crate::bounds::ROOT;
-use crate::format::{ATTRIBUTE_TAG, COOKIE_TAG, INODE_TAG, InodeRecord, NAME_TAG, number_in};
+use crate::format::{
+    ATTRIBUTE_TAG, COOKIE_TAG, INODE_TAG, InodeRecord, NAME_TAG, name_in, number_in,
+};
 use crate::inode::{FileKind, Inode};
 use crate::records::{Entry, Records, entry, named};
 
@@ -81,6 +84,10 @@ pub(crate) fn check<A: Reads>(records: &mut Records<A>) -> Result<Check, Error> 
     pieces(records, &mut checking)?;
     let orphans: BTreeSet<u64> = records.orphans()?.into_iter().collect();
     sums(&mut checking, &orphans);
+    match records.points(None, &mut |_| true) {
+        Err(Error::Damaged { inode, what }) => checking.report(inode, what),
+        visited => visited?,
+    }
     reachable(&mut checking);
     Ok(checking.found)
 }
@@ -163,10 +170,13 @@ fn names<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Result<
 }
 
 fn attributes<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Result<(), Error> {
-    records.tagged(&[ATTRIBUTE_TAG], &mut |key, _| {
+    records.tagged(&[ATTRIBUTE_TAG], &mut |key, value| {
         let number = number_in(key).unwrap_or(0);
         if let Some(seen) = checking.owner(number, "it has attributes, and is not there") {
             seen.attributes += 1;
+            let name = name_in(key).unwrap_or_default();
+            let fits = value.with(|bytes| access_list::fits(&seen.inode, name, bytes));
+            checking.expect(fits, number, "an access list that does not fit to its permissions");
         }
         true
     })

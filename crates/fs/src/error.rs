@@ -1,5 +1,7 @@
 //! What can go wrong in a file system.
 
+use crate::inode::Time;
+
 /// Errors of a file system. But for [`Error::Store`] and [`Error::Damaged`], nothing has changed after one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -93,6 +95,12 @@ pub enum Error {
         inode: u64,
         /// Where it was looked for.
         offset: u64,
+    },
+    /// No version is kept that was there then. `ENOENT`.
+    #[error("no version is kept of what was there at {time}")]
+    NotKept {
+        /// The time asked for.
+        time: Time,
     },
     /// `ENODATA`.
     #[error("inode {inode} has no attribute \"{}\"", name.escape_ascii())]

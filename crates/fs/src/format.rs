@@ -1,6 +1,6 @@
 //! What a file system has on media: the keys and values of its two keyspaces. See `docs/formats/fs.md`.
 
-use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The keyspace of everything but the bytes of files.
@@ -16,6 +16,7 @@ pub(crate) const NAME_TAG: u8 = b'n';
 pub(crate) const COOKIE_TAG: u8 = b'c';
 pub(crate) const ATTRIBUTE_TAG: u8 = b'x';
 pub(crate) const ORPHAN_TAG: u8 = b'o';
+pub(crate) const POINT_TAG: u8 = b't';
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TEMBO-FS");
 pub(crate) const VERSION: u32 = 2;
@@ -105,6 +106,45 @@ pub(crate) struct CookieRecord {
 
 const _: () = assert!(size_of::<CookieRecord>() == 16);
 
+/// The value of the key of a point in time.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct PointRecord {
+    /// The version that was there from then on.
+    pub(crate) version: U64,
+    /// The lower half of the identity of the pool whose version it is: a copy has others.
+    pub(crate) pool: U64,
+}
+
+const _: () = assert!(size_of::<PointRecord>() == 16);
+
+/// The version of an access list, which is Linux's.
+pub(crate) const ACCESS_LIST_VERSION: u32 = 2;
+
+/// The begin of an attribute that is an access control list; its entries follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct AccessListHead {
+    /// [`ACCESS_LIST_VERSION`].
+    pub(crate) version: U32,
+}
+
+const _: () = assert!(size_of::<AccessListHead>() == 4);
+
+/// An entry of an access control list.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct AccessListEntry {
+    /// Whom it is about.
+    pub(crate) tag: U16,
+    /// Read 4, write 2, execute 1.
+    pub(crate) permissions: U16,
+    /// Number of the user or group, where the tag is of a named one. Else all ones.
+    pub(crate) id: U32,
+}
+
+const _: () = assert!(size_of::<AccessListEntry>() == 8);
+
 /// A tag, and a number with the highest byte first, so that keys stand in its order.
 fn numbered(tag: u8, number: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(9 + 16);
@@ -137,6 +177,21 @@ pub(crate) fn attribute_key(inode: u64, name: &[u8]) -> Vec<u8> {
     let mut key = numbered(ATTRIBUTE_TAG, inode);
     key.extend_from_slice(name);
     key
+}
+
+/// Seconds as a number above 0, so that keys stand in their order.
+const EPOCH: u64 = 1 << 63;
+
+pub(crate) fn point_key(seconds: i64, nanoseconds: u32) -> Vec<u8> {
+    let mut key = numbered(POINT_TAG, seconds as u64 ^ EPOCH);
+    key.extend_from_slice(&nanoseconds.to_be_bytes());
+    key
+}
+
+/// Seconds and nanoseconds in the key of a point in time; `None`: it is no such key.
+pub(crate) fn point_in(key: &[u8]) -> Option<(i64, u32)> {
+    let nanoseconds = u32::from_be_bytes(key.get(9..)?.try_into().ok()?);
+    Some(((number_in(key)? ^ EPOCH) as i64, nanoseconds))
 }
 
 /// The number behind the tag of a key.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tembo_kv::{Durability, Snapshot, Store};
+use tembo_kv::{Durability, Retention, Snapshot, Store};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::bounds::{PIECE_SIZE_MAX, PIECE_SIZE_MIN, ROOT};
@@ -15,9 +15,11 @@ use crate::format::{
 use crate::inode::{FileKind, Inode, Time};
 use crate::names::New;
 use crate::open_files::{OpenFiles, Unlinking};
+use crate::point::Point;
 use crate::records::{Changing, Layout};
+use crate::timeline::{Timeline, Written};
 use crate::tree::{AnyTreeMut, Tree, TreeMut};
-use crate::{Error, names};
+use crate::{Error, names, timeline};
 
 /// Of a file, up to so many pieces are removed one by one unless another number is given.
 const SINGLY_MAX: u64 = 1024;
@@ -37,8 +39,8 @@ pub struct Format {
 impl Default for Format {
     /// Pieces of 4 KiB; a root that user 0 owns, and others read.
     fn default() -> Format {
-        let root =
-            New { kind: FileKind::Directory, permissions: 0o755, user: 0, group: 0, device: 0 };
+        let (kind, umask) = (FileKind::Directory, None);
+        let root = New { kind, permissions: 0o755, user: 0, group: 0, device: 0, umask };
         Format { piece_size: 4096, root }
     }
 }
@@ -68,6 +70,7 @@ struct Inner {
     /// Bytes that the pool may have in use; `u64::MAX`: any number.
     limit: AtomicU64,
     singly_max: AtomicU64,
+    timeline: Timeline,
 }
 
 impl Fs {
@@ -90,6 +93,7 @@ impl Fs {
             piece_size: size,
             piece_keys: PieceKeys::Compact,
             singly_max: SINGLY_MAX,
+            pool: store.identity() as u64,
         };
         let mut writer = store.exclusive()?;
         if writer.get(layout.tree, &[SUPERBLOCK_TAG])?.is_some() {
@@ -137,7 +141,8 @@ impl Fs {
         {
             return Err(damaged);
         }
-        let layout = Layout { tree, data, piece_size, piece_keys, singly_max: SINGLY_MAX };
+        let (singly_max, pool) = (SINGLY_MAX, store.identity() as u64);
+        let layout = Layout { tree, data, piece_size, piece_keys, singly_max, pool };
         let last = Tree::new(store.snapshot()?, layout).last_inode()?;
         let fs = Fs::of(store, layout, last.max(ROOT).saturating_add(1));
         if !store.is_read_only() {
@@ -160,7 +165,8 @@ impl Fs {
     fn of(store: &Store, layout: Layout, next: u64) -> Fs {
         let (open, limit) = (OpenFiles::default(), AtomicU64::new(u64::MAX));
         let (store, singly_max) = (store.clone(), SINGLY_MAX.into());
-        Fs(Arc::new(Inner { store, layout, open, next: next.into(), limit, singly_max }))
+        let (next, timeline) = (next.into(), Timeline::default());
+        Fs(Arc::new(Inner { store, layout, open, next, limit, singly_max, timeline }))
     }
 
     /// The store, whose snapshots, rollback and backups are those of the file system.
@@ -254,14 +260,92 @@ impl Fs {
         let mut tree = AnyTreeMut::new(&mut writer, self.layout(), changing);
         let done = work(&mut tree)?;
         tree.check_whole()?;
+        let written = self.write_points(now, &mut tree)?;
         // What is removed is not opened before the commit is visible.
         let changing = tree.into_changing();
-        writer.commit(Durability::Buffered)?;
+        let version = writer.commit(Durability::Buffered)?;
         drop(changing);
+        self.changed(now, version);
+        if let Some(written) = written {
+            self.0.timeline.put(written);
+        }
         if durability == Durability::Strict {
             self.sync()?;
         }
         Ok(done)
+    }
+
+    /// As part of a change, puts what is known of times that are over.
+    fn write_points(
+        &self,
+        now: Time,
+        tree: &mut AnyTreeMut<'_, '_>,
+    ) -> Result<Option<Written>, Error> {
+        let store = &self.0.store;
+        if store.retention() == Retention::Nothing {
+            return Ok(None);
+        }
+        self.0.timeline.write(tree.tree().records(), now, store.oldest()).map(Some)
+    }
+
+    /// A change at a time has made a version.
+    pub(crate) fn changed(&self, now: Time, version: u64) {
+        self.0.timeline.changed(now, version);
+    }
+
+    /// Notes for later processes that the files are as they are now since the last change, or if this process has made none that they
+    /// are so now: if the store keeps a window of versions, at the begin and the end of a process. Else the first change of a later
+    /// second notes it.
+    ///
+    /// Durability point: the next [`sync`](Fs::sync).
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn note_time(&self, now: Time) -> Result<(), Error> {
+        let store = &self.0.store;
+        if store.is_read_only() || store.retention() == Retention::Nothing {
+            return Ok(());
+        }
+        self.write(now, Durability::Buffered, |tree| {
+            let known = self.0.timeline.last();
+            let point = known.unwrap_or(Point { time: now, version: store.visible() });
+            tree.tree().records().put_point(point)
+        })
+    }
+
+    /// The points in time of which a version is known and kept, in their order.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn points(&self) -> Result<Vec<Point>, Error> {
+        let mut points = timeline::all(self.snapshot()?.records())?;
+        let oldest = self.0.store.oldest();
+        points.retain(|point| point.version >= oldest);
+        Ok(points)
+    }
+
+    /// The store as it was at a time: with no change that was made later, and with all that were made before the second of that time
+    /// began, but for what was thinned.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`].
+    pub fn snapshot_at(&self, time: Time) -> Result<Snapshot, Error> {
+        let now = self.0.store.snapshot()?;
+        if self.0.timeline.is_current_at(time) {
+            return Ok(now);
+        }
+        let mut found = None;
+        self.tree(now).records().points(Some(time), &mut |point| {
+            found = Some(point);
+            false
+        })?;
+        let waiting = self.0.timeline.waiting_at(time);
+        let not_kept = Error::NotKept { time };
+        let Some(point) = found.max(waiting) else { return Err(not_kept) };
+        match self.0.store.snapshot_at(point.version) {
+            Err(tembo_kv::Error::NotRetained { .. }) => Err(not_kept),
+            found => Ok(found?),
+        }
     }
 
     /// For transactions: what a change needs, and the layout.
@@ -336,6 +420,17 @@ impl Fs {
     /// [`Error::Store`]: there is no such snapshot, or a later version is being read.
     pub fn rollback_to(&self, name: &str) -> Result<(), Error> {
         self.0.store.rollback_to(name)?;
+        self.0.timeline.forget();
+        self.remove_orphans()
+    }
+
+    /// Takes back everything after a version that is kept, as [`rollback_to`](Fs::rollback_to).
+    ///
+    /// # Errors
+    /// [`Error::Store`]: it is not kept, or a later version is being read.
+    pub fn rollback(&self, version: u64) -> Result<(), Error> {
+        self.0.store.rollback(version)?;
+        self.0.timeline.forget();
         self.remove_orphans()
     }
 

@@ -8,6 +8,8 @@
 //!  fs, transaction      handles: commits, transactions, what is open
 //!  tree                 the calls, through any handle of the store
 //!  names data allocate attributes        what they do
+//!  access_list          POSIX access control lists, in step with permissions
+//!  timeline             which version was there when
 //!  records              inodes, names, pieces, attributes as keys and values
 //!  watched              a transaction that finds its conflicts when it writes
 //!  access format        handles of the store as one; what is on media
@@ -24,7 +26,7 @@
 //! let store = Store::volatile(&Options::new())?;
 //! let now = Time { seconds: 1_700_000_000, nanoseconds: 0 };
 //! let fs = Fs::format(&store, &Format::default(), now)?;
-//! let new = New { kind: FileKind::Regular, permissions: 0o644, user: 0, group: 0, device: 0 };
+//! let new = New { kind: FileKind::Regular, permissions: 0o644, user: 0, group: 0, device: 0, umask: None };
 //!
 //! // Two files, or none of them.
 //! fs.write(now, Durability::Strict, |tree| {
@@ -43,6 +45,7 @@
 //! ```
 
 mod access;
+mod access_list;
 mod allocate;
 mod attributes;
 mod bounds;
@@ -53,14 +56,18 @@ mod error;
 mod format;
 mod fs;
 mod inode;
+mod moment;
 mod names;
 mod open_files;
+mod point;
 mod records;
+mod timeline;
 mod transaction;
 mod tree;
 mod watched;
 
 pub use access::{Reads, Writes};
+pub use access_list::{ACCESS_LIST, DEFAULT_LIST};
 pub use allocate::Allocate;
 pub use attributes::Condition;
 pub use bounds::{
@@ -73,6 +80,7 @@ pub use error::Error;
 pub use fs::{Format, Fs, Usage};
 pub use inode::{FileKind, Inode, Time};
 pub use names::{New, Rename};
+pub use point::Point;
 pub use records::Entry;
 pub use transaction::FsTransaction;
 pub use tree::{AnyTree, AnyTreeMut, Set, Tree, TreeMut};

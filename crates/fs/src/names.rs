@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::access::{Reads, Writes};
+use crate::access_list::inherit;
 use crate::bounds::{LINKS_MAX, NAME_LEN_MAX, ROOT, is_name};
 use crate::data::drop_pieces;
 use crate::inode::{FileKind, Inode};
@@ -23,6 +24,9 @@ pub struct New {
     pub group: u32,
     /// Of a device: which. Else 0.
     pub device: u64,
+    /// Permissions that are taken away where the directory has no default access list to inherit; but of a symbolic link none.
+    /// `None`: the permissions are as they are given, and no list is inherited.
+    pub umask: Option<u16>,
 }
 
 /// What a rename does where the new name is taken, or not.
@@ -119,13 +123,46 @@ pub(crate) fn create<A: Writes>(
     if new.kind == FileKind::Directory && directory.links >= LINKS_MAX {
         return Err(Error::TooManyLinks { inode: parent });
     }
-    changing.is_broken = true;
     let mut inode = new_inode(changing, Some(&directory), new);
+    let lists = inherit(records, &directory, new.umask, &mut inode)?;
+    changing.is_broken = true;
+    put_lists(records, &inode, &lists)?;
     fill(records, &mut inode)?;
     records.put_inode(&inode)?;
     add_entry(records, changing, directory, name, &inode)?;
     changing.is_broken = false;
     Ok(inode)
+}
+
+/// Makes an inode that has no name.
+pub(crate) fn create_unnamed<A: Writes>(
+    records: &mut Records<A>,
+    changing: &mut Changing<'_>,
+    parent: u64,
+    new: &New,
+) -> Result<Inode, Error> {
+    let directory = records.inode(parent)?.directory()?;
+    if new.kind == FileKind::Directory {
+        return Err(Error::Invalid { inode: parent, what: "a directory has a name" });
+    }
+    let mut inode = new_inode(changing, Some(&directory), new);
+    let lists = inherit(records, &directory, new.umask, &mut inode)?;
+    changing.is_broken = true;
+    inode.links = 0;
+    put_lists(records, &inode, &lists)?;
+    records.put_orphan(inode.number)?;
+    records.put_inode(&inode)?;
+    changing.is_broken = false;
+    Ok(inode)
+}
+
+/// Puts attributes that an inode has inherited.
+fn put_lists<A: Writes>(
+    records: &mut Records<A>,
+    inode: &Inode,
+    lists: &[(&[u8], Vec<u8>)],
+) -> Result<(), Error> {
+    lists.iter().try_for_each(|(name, list)| records.put_attribute(inode.number, name, list))
 }
 
 /// Puts an entry behind the others.

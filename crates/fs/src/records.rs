@@ -11,11 +11,12 @@ use crate::Error;
 use crate::access::{Bounds, Reads, With, Writes};
 use crate::bounds::{NAME_LEN_MAX, is_name};
 use crate::format::{
-    CookieRecord, InodeRecord, NameRecord, PieceKey, PieceKeys, attribute_key, cookie_key,
-    inode_key, name_key, number_in, orphan_key,
+    CookieRecord, InodeRecord, NameRecord, PieceKey, PieceKeys, PointRecord, attribute_key,
+    cookie_key, inode_key, name_key, number_in, orphan_key, point_in, point_key,
 };
 use crate::inode::{FileKind, Inode, Time};
 use crate::open_files::Unlinking;
+use crate::point::Point;
 
 /// The keyspaces of a file system, and the size of its pieces.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Layout {
     pub(crate) piece_keys: PieceKeys,
     /// Of a file, up to so many pieces are removed one by one; more as a range.
     pub(crate) singly_max: u64,
+    /// The lower half of the identity of the pool.
+    pub(crate) pool: u64,
 }
 
 /// An entry of a directory.
@@ -229,6 +232,31 @@ impl<A: Reads> Records<A> {
         Ok(numbers)
     }
 
+    /// Visits points in time, from the first on; or back from a time on. Those of another pool have the version 0, which none keeps.
+    pub(crate) fn points(
+        &mut self,
+        back_from: Option<Time>,
+        visit: &mut dyn FnMut(Point) -> bool,
+    ) -> Result<(), Error> {
+        let first = point_key(i64::MIN, 0);
+        let (last, direction) = match back_from {
+            None => (point_key(i64::MAX, u32::MAX), Direction::Forward),
+            Some(time) => (point_key(time.seconds, time.nanoseconds), Direction::Backward),
+        };
+        let bounds = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+        let (mut is_sound, pool) = (true, self.layout.pool);
+        let point = |key: &[u8], value: Value<'_>| value.with(|bytes| point(key, bytes, pool));
+        let visit = &mut |key: &[u8], value: Value<'_>| match point(key, value) {
+            Some(point) => visit(point),
+            None => {
+                is_sound = false;
+                false
+            }
+        };
+        self.access.visit(self.layout.tree, bounds, direction, visit)?;
+        if is_sound { Ok(()) } else { Err(Error::Damaged { inode: 0, what: "a point in time" }) }
+    }
+
     /// Visits all keys of the tree that begin with these bytes.
     pub(crate) fn tagged(
         &mut self,
@@ -300,6 +328,17 @@ impl<A: Writes> Records<A> {
         Ok(self.access.unset(self.layout.tree, &cookie_key(directory, cookie))?)
     }
 
+    pub(crate) fn put_point(&mut self, Point { time, version }: Point) -> Result<(), Error> {
+        let record = PointRecord { version: version.into(), pool: self.layout.pool.into() };
+        let key = point_key(time.seconds, time.nanoseconds);
+        Ok(self.access.set(self.layout.tree, &key, record.as_bytes())?)
+    }
+
+    pub(crate) fn remove_point(&mut self, time: Time) -> Result<(), Error> {
+        let key = point_key(time.seconds, time.nanoseconds);
+        Ok(self.access.unset(self.layout.tree, &key)?)
+    }
+
     pub(crate) fn put_orphan(&mut self, inode: u64) -> Result<(), Error> {
         Ok(self.access.set(self.layout.tree, &orphan_key(inode), &[])?)
     }
@@ -335,6 +374,14 @@ impl<A: Writes> Records<A> {
         let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
         Ok(self.access.unset_range(self.layout.data, bounds)?)
     }
+}
+
+/// What the key and the value of a point in time say.
+fn point(key: &[u8], bytes: &[u8], pool: u64) -> Option<Point> {
+    let (seconds, nanoseconds) = point_in(key)?;
+    let record = PointRecord::read_from_bytes(bytes).ok()?;
+    let version = if record.pool.get() == pool { record.version.get() } else { 0 };
+    Some(Point { time: Time { seconds, nanoseconds }, version })
 }
 
 /// What the value of a name says.

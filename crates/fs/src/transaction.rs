@@ -30,6 +30,8 @@ pub struct FsTransaction {
     /// Bytes of pieces that it has added.
     added: u64,
     is_broken: bool,
+    /// The time of its last change.
+    changed: Option<Time>,
 }
 
 impl Fs {
@@ -54,6 +56,7 @@ impl Fs {
             allowed: self.begin_change(Time::default()).0.left,
             added: 0,
             is_broken: false,
+            changed: None,
         })
     }
 }
@@ -85,6 +88,7 @@ impl FsTransaction {
         now: Time,
         work: impl FnOnce(&mut AnyTreeMut<'_, '_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.changed = Some(now);
         let (mut changing, layout) = self.fs.begin_change(now);
         changing.orphans = std::mem::take(&mut self.orphans);
         changing.is_broken = self.is_broken;
@@ -107,27 +111,35 @@ impl FsTransaction {
         done
     }
 
-    /// Commits all or nothing; returns the version.
+    /// Commits all or nothing; returns the version. It counts as done at the time of its last change.
     ///
     /// Durability point: with [`Durability::Strict`] when it returns, else at the next sync.
     ///
     /// # Errors
     /// A conflict, and others of a commit ([`Error::Store`]); [`Error::Broken`]: nothing was done.
     pub fn commit(self, durability: Durability) -> Result<u64, Error> {
-        self.commit_touched(durability).map(|(version, _)| version)
+        let now = self.changed.unwrap_or_default();
+        self.commit_touched(now, durability).map(|(version, _)| version)
     }
 
-    /// As [`commit`](FsTransaction::commit), and returns also what it has changed of what was there when it began: for caches.
+    /// As [`commit`](FsTransaction::commit), at the time `now`, and returns also what it has changed of what was there when it began: for caches.
     ///
     /// # Errors
     /// As of [`commit`](FsTransaction::commit).
-    pub fn commit_touched(self, durability: Durability) -> Result<(u64, Touched), Error> {
+    pub fn commit_touched(
+        self,
+        now: Time,
+        durability: Durability,
+    ) -> Result<(u64, Touched), Error> {
         if self.is_broken {
             return Err(Error::Broken);
         }
         // An earlier version that is read keeps what the commit removes.
         drop(self.before);
         let version = self.transaction.commit(durability)?;
+        if self.changed.is_some() {
+            self.fs.changed(now, version);
+        }
         let orphans: Vec<u64> = self.orphans.into_iter().collect();
         // If this fails they stay orphans, which the next open of the file system removes.
         let _ = self.fs.remove_unopened(&orphans);

@@ -1,6 +1,7 @@
 //! The calls of a file system, through any handle of the store.
 
 use crate::access::{Reads, Writes};
+use crate::access_list;
 use crate::allocate::{Allocate, allocate, copy_range};
 use crate::attributes::{self, Condition};
 use crate::bounds::{ROOT, TARGET_LEN_MAX};
@@ -274,17 +275,7 @@ impl<'t, A: Writes> TreeMut<'t, A> {
     /// [`Error::NotADirectory`], [`Error::NoSuchInode`].
     pub fn create_unnamed(&mut self, parent: u64, new: &New) -> Result<Inode, Error> {
         self.check_whole()?;
-        let directory = self.tree.records.inode(parent)?.directory()?;
-        if new.kind == FileKind::Directory {
-            return Err(Error::Invalid { inode: parent, what: "a directory has a name" });
-        }
-        self.changing.is_broken = true;
-        let mut inode = names::new_inode(&self.changing, Some(&directory), new);
-        inode.links = 0;
-        self.tree.records.put_orphan(inode.number)?;
-        self.tree.records.put_inode(&inode)?;
-        self.changing.is_broken = false;
-        Ok(inode)
+        names::create_unnamed(&mut self.tree.records, &mut self.changing, parent, new)
     }
 
     /// Gives a file another name.
@@ -329,7 +320,7 @@ impl<'t, A: Writes> TreeMut<'t, A> {
         names::rename(&mut self.tree.records, &mut self.changing, from, to, how)
     }
 
-    /// Sets owner, permissions, size and times.
+    /// Sets owner, permissions, size and times. An access list follows the permissions.
     ///
     /// # Errors
     /// [`Error::NoSuchInode`]; of a size [`Error::IsADirectory`], [`Error::Invalid`], [`Error::FileTooBig`].
@@ -341,7 +332,10 @@ impl<'t, A: Writes> TreeMut<'t, A> {
                 data::resize(records, inode, size)?;
                 inode.modified = now;
             }
-            inode.permissions = set.permissions.map_or(inode.permissions, |bits| bits & 0o7777);
+            if let Some(permissions) = set.permissions {
+                inode.permissions = permissions & 0o7777;
+                access_list::follow(records, inode)?;
+            }
             inode.user = set.user.unwrap_or(inode.user);
             inode.group = set.group.unwrap_or(inode.group);
             inode.accessed = set.accessed.unwrap_or(inode.accessed);
@@ -410,7 +404,8 @@ impl<'t, A: Writes> TreeMut<'t, A> {
         Ok(copied)
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. An access list ([`ACCESS_LIST`](crate::ACCESS_LIST)) sets the permissions too, and is not kept
+    /// if these say all of it.
     ///
     /// # Errors
     /// [`Error::AttributeExists`], [`Error::NoSuchAttribute`], [`Error::AttributeTooLong`], [`Error::NameTooLong`],

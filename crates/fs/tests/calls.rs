@@ -12,7 +12,7 @@ const LATER: Time = Time { seconds: 1_700_000_001, nanoseconds: 6 };
 const PIECE: u64 = 512;
 
 fn new(kind: FileKind) -> New {
-    New { kind, permissions: 0o644, user: 7, group: 8, device: 0 }
+    New { kind, permissions: 0o644, user: 7, group: 8, device: 0, umask: None }
 }
 
 fn made() -> Fs {
@@ -378,7 +378,7 @@ fn a_file_is_the_old_one_until_what_writes_it_anew_commits() {
     assert_eq!(bytes(&fs, a), [1; 2 * PIECE as usize]);
     let mut own = [0; 16];
     assert_eq!(transaction.read(|t| t.read(a, 0, &mut own)).unwrap(), 3);
-    let (_, touched) = transaction.commit_touched(Durability::Strict).unwrap();
+    let (_, touched) = transaction.commit_touched(LATER, Durability::Strict).unwrap();
     assert_eq!((touched.inodes.into_iter().collect::<Vec<_>>(), touched.names.len()), (vec![a], 0));
     assert_eq!(bytes(&fs, a), b"new");
     // What goes on behind the commit is another transaction, and a change beside it one more.
@@ -427,7 +427,7 @@ fn a_commit_says_what_of_the_old_it_has_changed() {
         t.rename((ROOT, b"a"), (ROOT, b"b"), Rename::Replace)
     })
     .unwrap();
-    let (_, touched) = tx.commit_touched(Durability::Strict).unwrap();
+    let (_, touched) = tx.commit_touched(LATER, Durability::Strict).unwrap();
     assert_eq!(touched.inodes, [ROOT, a, b].into());
     assert_eq!(touched.names, [(ROOT, b"a".to_vec()), (ROOT, b"b".to_vec())].into());
 }

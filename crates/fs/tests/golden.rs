@@ -8,7 +8,8 @@ use tembo_kv::{DomainRequest, Durability, Options, Store};
 
 const SIZE: usize = 1 << 20;
 const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
-const NEW: New = New { kind: FileKind::Regular, permissions: 0o640, user: 7, group: 8, device: 0 };
+const NEW: New =
+    New { kind: FileKind::Regular, permissions: 0o640, user: 7, group: 8, device: 0, umask: None };
 
 fn options() -> Options {
     Options::new().size(SIZE as u64).background(false).domain(DomainRequest::Logged)

@@ -260,6 +260,7 @@ impl Subject for Files {
             Call::Copy("a", "d/a", 100),
             Call::SetAttribute("a", 20, Condition::Any),
             Call::Permissions("d", 0o700),
+            Call::DefaultList("d", true),
         ];
         let mut ops: Vec<Op> = calls.into_iter().map(Op::Call).collect();
         ops.push(Op::UnlinkOpen("a"));
@@ -293,6 +294,18 @@ impl Subject for Files {
             Script::new("removed-range", 1, vec![Op::Together(large.clone()), Op::Maintain]),
             Script::new("spilled-range", 1, vec![Op::Transaction(large), Op::Step, Op::Maintain]),
             Script::new("safe-writes", 1, safe_write("a").into_iter().map(Op::Call).collect()),
+            Script::new(
+                "inherited-lists",
+                1,
+                vec![
+                    Op::Call(Call::DefaultList("d", true)),
+                    Op::Call(Call::Folder("d/e")),
+                    Op::Call(Call::Create("d/e/a")),
+                    Op::Call(Call::Permissions("d/e/a", 0o604)),
+                    Op::Call(Call::Unlink("d/e/a")),
+                    Op::Maintain,
+                ],
+            ),
             Script::new(
                 "open-without-a-name",
                 2,

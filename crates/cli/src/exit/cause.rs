@@ -86,6 +86,7 @@ fn of_fs(error: &tembo_fs::Error) -> Option<Exit> {
         tembo_fs::Error::Store(error) => of_kv(error),
         tembo_fs::Error::Damaged { .. } => Some(Exit::Damaged),
         tembo_fs::Error::NoFileSystem => Some(Exit::NotAPool),
+        tembo_fs::Error::NotKept { .. } => Some(Exit::NotKept),
         _ => None,
     }
 }

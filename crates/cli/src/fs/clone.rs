@@ -70,6 +70,7 @@ fn clone_one(
         user: inode.user,
         group: inode.group,
         device: inode.device,
+        umask: None,
     };
     let copy = match inode.kind {
         FileKind::Symlink => {

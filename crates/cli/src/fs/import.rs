@@ -8,9 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use tembo_fs::{FileKind, Fs, FsTransaction, Inode, New, Set, Time};
+use tembo_fs::{AnyTreeMut, Condition, FileKind, Fs, FsTransaction, Inode, New, Set, Time};
 use tembo_kv::Durability;
 
+use super::attributes;
 use crate::files::{COPIED, now};
 
 /// Inodes by the device and number that they had, of files that have several names.
@@ -61,6 +62,7 @@ fn import_one(
         user: metadata.uid(),
         group: metadata.gid(),
         device: metadata.rdev(),
+        umask: None,
     };
     let inode = match kind {
         FileKind::Symlink => {
@@ -75,6 +77,15 @@ fn import_one(
     }
     if has_names {
         linked.insert(place, inode.number);
+    }
+    if kind != FileKind::Symlink {
+        for (name, value) in attributes::of_file(path)? {
+            let set = |tree: &mut AnyTreeMut<'_, '_>| {
+                tree.set_attribute(inode.number, &name, &value, Condition::Any)
+            };
+            let name = name.escape_ascii();
+            tx.change(now(), set).with_context(|| format!("its attribute \"{name}\""))?;
+        }
     }
     let times = times(&metadata);
     // A directory gets its time again with each entry: that of the import stays.

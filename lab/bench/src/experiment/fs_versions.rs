@@ -35,7 +35,7 @@ const ROLLBACK: &str = "rollback";
 const CLONE: &str = "clone, or cp -a";
 
 fn new(kind: FileKind) -> New {
-    New { kind, permissions: 0o755, user: 0, group: 0, device: 0 }
+    New { kind, permissions: 0o755, user: 0, group: 0, device: 0, umask: None }
 }
 
 fn fill(fs: &Fs, count: u64) -> Result<(), Error> {

@@ -14,7 +14,8 @@ pub(crate) struct Library {
     pub(crate) fs: Fs,
 }
 
-const NEW: New = New { kind: FileKind::Regular, permissions: 0o644, user: 0, group: 0, device: 0 };
+const NEW: New =
+    New { kind: FileKind::Regular, permissions: 0o644, user: 0, group: 0, device: 0, umask: None };
 
 /// The time of a change.
 pub(crate) fn now() -> Time {

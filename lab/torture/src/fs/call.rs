@@ -1,12 +1,39 @@
 //! What is done to a file system, by paths.
 
 use tembo_fs::{
-    Allocate, Condition, Error, FileKind, New, Reads, Rename, Set, Time, Tree, TreeMut, Writes,
+    Allocate, Condition, DEFAULT_LIST, Error, FileKind, New, Reads, Rename, Set, Time, Tree,
+    TreeMut, Writes,
 };
 use tembo_sim::Random;
 
 /// The size of a piece, in bytes.
 pub(super) const PIECE: usize = 512;
+
+/// What files and folders are made with, and the mask, which a default list is in the place of.
+pub(super) const MODE: u16 = 0o666;
+pub(super) const UMASK: u16 = 0o022;
+
+/// The permissions that the default list of a folder gives to owner, group class and others.
+pub(super) const DEFAULT_CLASSES: u16 = 0o751;
+
+/// An access list of which permissions say all but what user 7 and the owning group get of the mask.
+pub(super) fn list(classes: u16) -> Vec<u8> {
+    let of = |shift: u16| classes >> shift & 7;
+    let entries: [(u16, u16, u32); 5] = [
+        (0x01, of(6), u32::MAX),
+        (0x02, 6, 7),
+        (0x04, 4, u32::MAX),
+        (0x10, of(3), u32::MAX),
+        (0x20, of(0), u32::MAX),
+    ];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
 
 /// The attribute that is set.
 pub(super) const ATTRIBUTE: &[u8] = b"user.x";
@@ -32,6 +59,8 @@ pub(crate) enum Call {
     Permissions(Path, u16),
     SetAttribute(Path, usize, Condition),
     RemoveAttribute(Path),
+    /// A folder gets its default list, or loses it.
+    DefaultList(Path, bool),
 }
 
 /// The bytes that a call writes.
@@ -40,7 +69,7 @@ pub(super) fn bytes(serial: u64, len: usize) -> Vec<u8> {
 }
 
 fn new(kind: FileKind) -> New {
-    New { kind, permissions: 0o644, user: 1, group: 2, device: 0 }
+    New { kind, permissions: MODE, user: 1, group: 2, device: 0, umask: Some(UMASK) }
 }
 
 pub(super) fn time(serial: u64) -> Time {
@@ -128,6 +157,14 @@ impl Call {
                 let number = find(tree, path)?;
                 tree.remove_attribute(number, ATTRIBUTE)?;
             }
+            Call::DefaultList(path, true) => {
+                let (number, list) = (find(tree, path)?, list(DEFAULT_CLASSES));
+                tree.set_attribute(number, DEFAULT_LIST, &list, Condition::Any)?;
+            }
+            Call::DefaultList(path, false) => {
+                let number = find(tree, path)?;
+                tree.remove_attribute(number, DEFAULT_LIST)?;
+            }
         }
         Ok(())
     }
@@ -161,7 +198,8 @@ pub(super) fn any_call(random: &mut Random) -> Call {
     let path = any_path(random);
     let size = |random: &mut Random, most: usize| random.below(most) as u64;
     let ways = [Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange];
-    match random.below(20) {
+    match random.below(21) {
+        20 => Call::DefaultList(path, random.below(3) > 0),
         0 | 1 => Call::Create(path),
         2 | 3 => Call::Folder(path),
         4 => Call::Symlink(path, any_path(random)),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tembo_fs::{Allocate, Condition, FileKind, Reads, Rename, Tree};
+use tembo_fs::{
+    ACCESS_LIST, Allocate, Condition, DEFAULT_LIST, Error, FileKind, Reads, Rename, Tree,
+};
 
-use super::call::{ATTRIBUTE, Call, PIECE, bytes};
+use super::call::{ATTRIBUTE, Call, DEFAULT_CLASSES, MODE, PIECE, UMASK, bytes, list};
 use crate::judge::text;
 
 /// What a name stands for.
@@ -20,6 +22,16 @@ pub(crate) struct File {
     content: Content,
     permissions: u16,
     attribute: Option<Vec<u8>>,
+    /// The access list that it has inherited, which follows the permissions.
+    access: Option<Vec<u8>>,
+    /// The default list.
+    default: Option<Vec<u8>>,
+}
+
+impl File {
+    fn new(content: Content, permissions: u16) -> File {
+        File { content, permissions, attribute: None, access: None, default: None }
+    }
 }
 
 /// All that a program can see: paths, each with the number of its file; files are numbered in the order of their first
@@ -35,7 +47,7 @@ type Refused = &'static str;
 
 impl Default for State {
     fn default() -> State {
-        let root = File { content: Content::Folder, permissions: 0o755, attribute: None };
+        let root = File::new(Content::Folder, 0o755);
         State { names: [(String::new(), 0)].into(), files: [(0, root)].into() }
     }
 }
@@ -70,11 +82,14 @@ impl State {
                     Content::File(bytes)
                 }
             };
-            let attribute = match tree.attributes(number).map_err(text)?.is_empty() {
-                true => None,
-                false => Some(tree.attribute(number, ATTRIBUTE).map_err(text)?),
+            let mut attribute = |name| match tree.attribute(number, name) {
+                Err(Error::NoSuchAttribute { .. }) => Ok(None),
+                found => found.map(Some).map_err(text),
             };
-            state.files.insert(number, File { content, permissions: inode.permissions, attribute });
+            let mut file = File::new(content, inode.permissions);
+            file.attribute = attribute(ATTRIBUTE)?;
+            (file.access, file.default) = (attribute(ACCESS_LIST)?, attribute(DEFAULT_LIST)?);
+            state.files.insert(number, file);
             state.names.insert(path, number);
         }
         Ok(state.canonical())
@@ -160,7 +175,10 @@ impl State {
             Call::Copy(from, to, offset) => self.copy(from, to, offset as usize),
             Call::Permissions(path, bits) => {
                 let number = self.find(path)?;
-                self.change(number, |file| file.permissions = bits);
+                self.change(number, |file| {
+                    file.permissions = bits;
+                    file.access = file.access.take().map(|_| list(bits));
+                });
                 Ok(())
             }
             Call::SetAttribute(path, len, condition) => {
@@ -181,6 +199,17 @@ impl State {
                 self.change(number, |file| file.attribute = None);
                 Ok(())
             }
+            Call::DefaultList(path, is_set) => {
+                let number = self.find(path)?;
+                match (is_set, self.is_folder(number), &self.files[&number].default) {
+                    (true, false, _) => return Err("EINVAL"),
+                    (false, _, None) => return Err("ENODATA"),
+                    _ => {}
+                }
+                let default = is_set.then(|| list(DEFAULT_CLASSES));
+                self.change(number, |file| file.default = default);
+                Ok(())
+            }
         }
     }
 
@@ -196,7 +225,17 @@ impl State {
             return Err("EEXIST");
         }
         let number = self.files.keys().max().map_or(0, |last| last + 1);
-        self.files.insert(number, File { content, permissions: 0o644, attribute: None });
+        let folder = self.find(folder_of(path).0)?;
+        let inherited = self.files[&folder].default.clone();
+        let (is_folder, is_link) =
+            (content == Content::Folder, matches!(content, Content::Symlink(_)));
+        let mut file = File::new(content, if is_link { MODE } else { MODE & !UMASK });
+        if inherited.is_some() && !is_link {
+            file.permissions = MODE & DEFAULT_CLASSES;
+            file.access = Some(list(file.permissions));
+            file.default = inherited.filter(|_| is_folder);
+        }
+        self.files.insert(number, file);
         self.names.insert(path.to_owned(), number);
         Ok(())
     }

@@ -30,7 +30,14 @@ impl Files {
     /// # Errors
     /// Those of the file system.
     pub fn new(fs: Fs, keys: Key) -> Result<Files, Error> {
-        let new = New { kind: FileKind::Regular, permissions: 0o644, user: 0, group: 0, device: 0 };
+        let new = New {
+            kind: FileKind::Regular,
+            permissions: 0o644,
+            user: 0,
+            group: 0,
+            device: 0,
+            umask: None,
+        };
         let inodes = fs.write(NOW, Durability::Strict, |tree| {
             let name = |key: Key| format!("{key}").into_bytes();
             (0..keys).map(|key| Ok(tree.create(ROOT, &name(key), &new)?.number)).collect()

@@ -29,7 +29,7 @@ struct Extent {
     transfers: &'static str,
     /// The same on a disk, where each waits for the disk.
     disk_transfers: &'static str,
-    /// Times that the bank, or the process of the programs, is killed.
+    /// Times that the bank, the process of the programs, or that of a mount, is killed.
     kills: &'static str,
     /// Times that a guest on a served device, or the server, is killed.
     guests: &'static str,
@@ -152,11 +152,13 @@ fn test_runs(extent: &Extent, rounds: &str) -> Vec<TestRun> {
     let sequences = ("TEMBO_SEQUENCES", extent.sequences);
     let stress = ("TEMBO_STRESS", extent.stress);
     let expiring = ("TEMBO_EXPIRING", extent.expiring);
+    let mount = ("TEMBO_MOUNT_KILLS", extent.kills);
     let of_kills = Some("kill");
     vec![
         run("kill test", "tembo-cli", "kill", None, true, kills),
         run("kill test of collections", "tembo-cli", "collections", None, true, kills),
         run("kill test of replicas", "tembo-cli", "replicas", None, true, kills),
+        run("kill test of a mount", "tembo-cli", "mount", Some("kills_at_random"), true, mount),
         run("kill test of a shared pool", "tembo-torture", "shared", None, true, kills),
         run("kill test of a heap", "tembo-heap", "killed", None, true, kills),
         run("kill test of SQLite", "tembo-sqlite", "hosts", of_kills, false, sqlite),

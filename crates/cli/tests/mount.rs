@@ -2,7 +2,7 @@
 //!
 //! Where FUSE is not permitted, the tests of a mount say so and do nothing.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, unreachable_pub)]
 
 #[path = "mount/access_lists.rs"]
 mod access_lists;
@@ -10,10 +10,14 @@ mod access_lists;
 mod ends;
 #[path = "mount/failures.rs"]
 mod failures;
+#[path = "mount/killed.rs"]
+mod killed;
 #[path = "mount/marked.rs"]
 mod marked;
 #[path = "mount/mounted.rs"]
 mod mounted;
+#[path = "driver/random.rs"]
+mod random;
 #[path = "mount/transactions.rs"]
 mod transactions;
 

@@ -16,6 +16,7 @@ mod level_one;
 mod lookup;
 mod order;
 mod pieces;
+mod prefetch;
 mod spaces;
 mod stream_hints;
 mod upper_levels;
@@ -367,15 +368,6 @@ impl<'s> Dataset<'s> {
             let _ = self.load_order();
         }
         self.expiry.forget_due();
-    }
-
-    /// Tells the store that these keys will soon be used, in this order.
-    pub(crate) fn prefetch(&mut self, db: usize, keys: &[&[u8]]) {
-        let space = self.spaces.data[db];
-        // The command that uses them meets the error.
-        if let Ok((transaction, _)) = self.begin_early() {
-            transaction.prefetch(space, keys);
-        }
     }
 
     /// The value under `key`, whatever it is, unless it has expired.

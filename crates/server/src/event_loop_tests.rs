@@ -17,6 +17,8 @@ use rustix::net::RecvFlags;
 mod expiries;
 #[path = "event_loop_join_tests.rs"]
 mod joins;
+#[path = "event_loop_prefetch_tests.rs"]
+mod prefetching;
 #[path = "event_loop_put_off_tests.rs"]
 mod put_off;
 #[path = "event_loop_range_tests.rs"]

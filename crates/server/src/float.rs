@@ -101,6 +101,11 @@ pub(crate) fn double_text(number: f64) -> String {
 /// Parses what C's `strtod` takes, without spaces, not-a-number and hexadecimal; what is too large or too small for
 /// a double is none.
 pub(crate) fn parse_double(text: &[u8]) -> Option<f64> {
+    // Whole numbers of few digits, which a double holds exactly, are the most frequent.
+    if (1..=15).contains(&text.len()) && text.iter().all(u8::is_ascii_digit) {
+        let number = text.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+        return Some(number as f64);
+    }
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;
     let has = |set: &str| text.chars().any(|c| set.contains(c.to_ascii_lowercase()));

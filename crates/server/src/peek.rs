@@ -1,13 +1,43 @@
 //! The keys of commands that have arrived and are not executed yet, so that the store can prefetch all of
 //! them at once.
 //!
-//! A guess: the second word of a command is most often a key. Input in another form than that of an array
+//! A guess: the second word of a command is most often a key, but for scripts. Input in another form than that of an array
 //! of bulks ends the search, and is left to the [parser](crate::parse).
 
 /// Commands of more words end the search.
 const WORDS_MAX: usize = 16;
 
-/// The likely keys in an input, in order; nothing for a command of one word.
+/// Words of a command that are looked at: its name, a key, and what scripts have behind it: a count, and two keys.
+const WORDS_SEEN: usize = 5;
+
+/// What a command that has arrived will likely use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LikelyKeys<'i> {
+    /// Its key.
+    pub(crate) key: &'i [u8],
+    /// A second one; empty: none.
+    pub(crate) second_key: &'i [u8],
+}
+
+impl<'i> LikelyKeys<'i> {
+    /// Of a command that begins with these words; empty ones are not there.
+    #[inline]
+    fn new([name, key, count, first, second]: Words<'i>) -> LikelyKeys<'i> {
+        let is_script = [b"eval".as_slice(), b"evalsha", b"fcall"]
+            .iter()
+            .any(|script| name.eq_ignore_ascii_case(script));
+        if !is_script {
+            return LikelyKeys { key, second_key: &[] };
+        }
+        match count {
+            b"0" => LikelyKeys::default(),
+            b"1" => LikelyKeys { key: first, second_key: &[] },
+            _ => LikelyKeys { key: first, second_key: second },
+        }
+    }
+}
+
+/// What the commands in an input will likely use, in order; nothing of a command of one word.
 pub(crate) struct Peek<'i> {
     input: &'i [u8],
     /// Commands passed.
@@ -22,39 +52,42 @@ impl<'i> Peek<'i> {
 }
 
 impl<'i> Iterator for Peek<'i> {
-    type Item = &'i [u8];
+    type Item = LikelyKeys<'i>;
 
     /// Passes one command that has a key, and those without before it.
     #[inline]
-    fn next(&mut self) -> Option<&'i [u8]> {
+    fn next(&mut self) -> Option<LikelyKeys<'i>> {
         loop {
-            let (key, rest) = command(self.input)?;
+            let (words, count, rest) = command(self.input)?;
             self.input = rest;
             self.commands += 1;
-            if key.is_some() {
-                return key;
+            if count > 1 {
+                return Some(LikelyKeys::new(words));
             }
         }
     }
 }
 
-/// The second word of the first command, and what follows the command.
+/// The first words of a command.
+type Words<'i> = [&'i [u8]; WORDS_SEEN];
+
+/// Of the first command its first words, how many it has, and what follows it.
 #[inline]
-fn command(input: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
-    let (words, mut rest) = number(input, b'*')?;
-    let mut key = None;
-    if words > WORDS_MAX {
+fn command(input: &[u8]) -> Option<(Words<'_>, usize, &[u8])> {
+    let (count, mut rest) = number(input, b'*')?;
+    let mut words: Words<'_> = [&[]; WORDS_SEEN];
+    if count > WORDS_MAX {
         return None;
     }
-    for index in 0..words {
+    for index in 0..count {
         let (size, from) = number(rest, b'$')?;
         let word = from.get(..size)?;
-        if index == 1 {
-            key = Some(word);
+        if let Some(place) = words.get_mut(index) {
+            *place = word;
         }
         rest = from.get(size + 2..)?;
     }
-    Some((key, rest))
+    Some((words, count, rest))
 }
 
 /// The number in a line of that kind, and what follows the line.
@@ -87,7 +120,7 @@ mod tests {
 
     fn keys(input: &[u8]) -> (Vec<&[u8]>, usize) {
         let mut peek = Peek::new(input);
-        (peek.by_ref().collect(), peek.commands)
+        (peek.by_ref().map(|likely| likely.key).collect(), peek.commands)
     }
 
     #[test]
@@ -98,6 +131,18 @@ mod tests {
             let (seen, commands) = keys(&input[..end]);
             assert!(commands < 3 && seen.len() < 2, "{end}");
         }
+    }
+
+    #[test]
+    fn keys_of_scripts_are_seen() {
+        let input = b"*6\r\n$4\r\nEVAL\r\n$1\r\ns\r\n$1\r\n2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n";
+        let likely = Peek::new(input).next().unwrap();
+        assert_eq!((likely.key, likely.second_key), (&b"a"[..], &b"b"[..]));
+        let input = b"*5\r\n$7\r\nevalsha\r\n$1\r\ns\r\n$1\r\n1\r\n$1\r\na\r\n$1\r\nb\r\n";
+        let likely = Peek::new(input).next().unwrap();
+        assert_eq!((likely.key, likely.second_key), (&b"a"[..], &b""[..]));
+        let input = b"*3\r\n$4\r\nEVAL\r\n$1\r\ns\r\n$1\r\n0\r\n";
+        assert_eq!(Peek::new(input).next(), Some(LikelyKeys::default()));
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use crate::clients::Clients;
 use crate::connection::Connection;
 use crate::dataset::Dataset;
-use crate::peek::Peek;
+use crate::peek::{LikelyKeys, Peek};
 use crate::token::Token;
 
-/// Keys fetched together.
-const KEYS_MAX: usize = 16;
+/// Commands whose keys are fetched together.
+const COMMANDS_MAX: usize = 16;
 /// Longer keys are looked up when their command is executed.
 const KEY_SIZE_MAX: usize = 512;
 
@@ -19,33 +19,46 @@ pub(crate) fn prefetch<'b>(
     connection: &Connection,
     batch: impl IntoIterator<Item = &'b Token>,
 ) {
-    let mut keys: [&[u8]; KEYS_MAX] = [&[]; KEYS_MAX];
+    let mut likely = [LikelyKeys::default(); COMMANDS_MAX];
     let db = connection.session.db;
-    let mut count = peek(connection, &mut keys);
+    let mut count = peek(connection, &mut likely);
     for &token in batch {
         let Some(other) = clients.get(token) else { continue };
-        if count == KEYS_MAX || other.session.db != db {
+        if count == COMMANDS_MAX || other.session.db != db {
             break;
         }
-        count += peek(other, &mut keys[count..]);
+        count += peek(other, &mut likely[count..]);
     }
     // Once for each command, whatever was seen of it.
     connection.prefetched.set(connection.prefetched.get().max(1));
+    if count == 0 {
+        return;
+    }
+    let likely = &likely[..count];
+    let mut keys = [&[][..]; 2 * COMMANDS_MAX];
+    let mut count = 0;
+    for key in likely.iter().flat_map(|one| [one.key, one.second_key]) {
+        // What one command after the other names is near. An empty key is none, as a rule.
+        let is_wanted = !key.is_empty() && key.len() <= KEY_SIZE_MAX;
+        if is_wanted && (count == 0 || keys[count - 1] != key) {
+            keys[count] = key;
+            count += 1;
+        }
+    }
     if count > 0 {
         data.prefetch(db, &keys[..count]);
     }
 }
 
-/// Fills `keys` from the connection's input and returns how many there were. For a client that has not
+/// Fills `likely` from the connection's input and returns how many there were. For a client that has not
 /// authenticated nothing is looked up.
-fn peek<'c>(connection: &'c Connection, keys: &mut [&'c [u8]]) -> usize {
+fn peek<'c>(connection: &'c Connection, likely: &mut [LikelyKeys<'c>]) -> usize {
     if !connection.session.authenticated {
         return 0;
     }
     let mut peek = Peek::new(&connection.input[connection.start..]);
-    let short = peek.by_ref().filter(|key| key.len() <= KEY_SIZE_MAX);
-    let places = keys.iter_mut().zip(short);
-    let count = places.map(|(place, key)| *place = key).count();
+    let places = likely.iter_mut().zip(peek.by_ref());
+    let count = places.map(|(place, one)| *place = one).count();
     connection.prefetched.set(peek.commands);
     count
 }

@@ -45,20 +45,20 @@ fn del(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
     let (db, data) = (context.session.db, &mut *context.data);
     let is_published = context.shared.settings.notified.has(Classes::GENERIC);
     let mut removed = Vec::new();
-    let mut remove = |data: &mut Dataset<'_>, key| -> Result<i64, Failure> {
+    let mut count = 0;
+    let mut remove = |data: &mut Dataset<'_>, key| {
         let was_there = data.remove(db, key)?;
         if was_there && is_published {
             removed.push(key);
         }
-        Ok(i64::from(was_there))
+        count += i64::from(was_there);
+        Ok(())
     };
-    let count = if args.count() == 2 {
-        remove(data, args.at(1))?
+    if args.count() == 2 {
+        remove(data, args.at(1))?;
     } else {
-        data.all_or_nothing(|data| {
-            args.from(1).try_fold(0, |count, key| Ok(count + remove(data, key)?))
-        })?
-    };
+        data.all_or_nothing(|data| data.each_key(db, args.from(1), remove))?;
+    }
     for key in removed {
         notify(context, Classes::GENERIC, "del", key);
     }
@@ -67,10 +67,11 @@ fn del(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outc
 }
 
 fn exists(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let mut count = 0;
-    for key in args.from(1) {
-        count += i64::from(context.data.contains(context.session.db, key)?);
-    }
+    let (db, mut count) = (context.session.db, 0);
+    context.data.each_key(db, args.from(1), |data, key| {
+        count += i64::from(data.contains(db, key)?);
+        Ok(())
+    })?;
     reply.integer(count);
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::args::Args;
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::integer;
+use crate::dataset::Dataset;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome};
 use crate::notify::notify;
@@ -23,12 +24,12 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    get_one(context, args.at(1), reply)
+    get_one(context.data, (context.session.db, args.at(1)), reply)
 }
 
 #[inline]
-fn get_one(context: &mut Context<'_, '_>, key: &[u8], reply: &mut Reply) -> Outcome {
-    match context.data.get(context.session.db, key)? {
+fn get_one(data: &mut Dataset<'_>, (db, key): (usize, &[u8]), reply: &mut Reply) -> Outcome {
+    match data.get(db, key)? {
         Some(value) => {
             reply.bulk_value(value.payload);
         }
@@ -40,18 +41,19 @@ fn get_one(context: &mut Context<'_, '_>, key: &[u8], reply: &mut Reply) -> Outc
 }
 
 fn mget(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let db = context.session.db;
     reply.array(args.count() - 1);
-    for key in args.from(1) {
-        match get_one(context, key, reply) {
+    context.data.each_key(db, args.from(1), |data, key| {
+        if reply.is_overflown() {
+            return Ok(());
+        }
+        match get_one(data, (db, key), reply) {
             // Of another type.
             Err(Failure::Reply(_)) => reply.null(),
             done => done?,
         }
-        if reply.is_overflown() {
-            break;
-        }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn strlen(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

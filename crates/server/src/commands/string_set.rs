@@ -289,12 +289,9 @@ fn msetnx(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
 
 fn set_all(context: &mut Context<'_, '_>, args: Args<'_>) -> Outcome {
     let db = context.session.db;
-    let size = args.from(1).map(<[u8]>::len).sum();
-    context.data.atomically(size, |data| {
-        (1..args.count())
-            .step_by(2)
-            .try_for_each(|at| data.put(db, args.at(at), args.at(at + 1), None))
-    })?;
-    args.from(1).step_by(2).for_each(|key| notify(context, Classes::STRING, "set", key));
+    let at = (1..args.count()).step_by(2);
+    let strings: Vec<(&[u8], &[u8])> = at.map(|at| (args.at(at), args.at(at + 1))).collect();
+    context.data.put_strings(db, &strings)?;
+    strings.iter().for_each(|(key, _)| notify(context, Classes::STRING, "set", key));
     Ok(())
 }

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_kv::{Direction, Durability, Snapshot, Store};
 
-use crate::bounds::{NAME_SIZE_MAX, len_max};
-use crate::format::{BLOCKS, DEVICES, NEXT_NUMBER, NUMBER_MAX, ORIGIN_PREFIX, block_key, block_of};
+use crate::bounds::NAME_SIZE_MAX;
+use crate::format::{
+    BLOCKS, DEVICES, NEXT_NUMBER, NUMBER_MAX, ORIGIN_PREFIX, RUNS_FROM, block_key, block_of,
+};
 use crate::image::{Image, shape_in};
-use crate::shape::{Origin, Shape, Spaces, check_block_size};
+use crate::shape::{Origin, Shape, Spaces, check_block_size, check_run_blocks};
 use crate::shared::Shared;
 use crate::transaction::Committed;
 use crate::within::write_within;
@@ -25,12 +27,18 @@ pub struct DeviceOptions {
     pub len: u64,
     /// Whether a write beyond the end makes it longer; else such a write is [`Error::OutOfRange`].
     pub grows: bool,
+    /// Blocks in a run: a power of two, of at most [`RUN_SIZE_MAX`](crate::RUN_SIZE_MAX) bytes; 1: there are no runs. An
+    /// [`Array::write`] of all blocks of a run stores them as one object with one entry of the index, which takes half the
+    /// time or less. A later write to some of them lies over it, and the space of what is below is free when the whole run is
+    /// written again, or discarded: a device may take up to twice its length. Transactions that write to such a device
+    /// commit alone.
+    pub run_blocks: usize,
 }
 
 impl Default for DeviceOptions {
-    /// Blocks of 4 KiB; empty; grows.
+    /// Blocks of 4 KiB, without runs; empty; grows.
     fn default() -> DeviceOptions {
-        DeviceOptions { block_size: 4096, len: 0, grows: true }
+        DeviceOptions { block_size: 4096, len: 0, grows: true, run_blocks: 1 }
     }
 }
 
@@ -39,7 +47,7 @@ impl Default for DeviceOptions {
 pub struct DeviceCheck {
     /// Devices.
     pub devices: u64,
-    /// Their blocks, those of what they were cloned from not counted.
+    /// Their blocks that are stored, in runs or by themselves; those of what they were cloned from not counted.
     pub blocks: u64,
     /// Blocks that belong to no device, or lie behind its end: there should be none.
     pub stray: u64,
@@ -100,20 +108,20 @@ impl Array {
     /// Durability point: when it returns.
     ///
     /// # Errors
-    /// [`Error::DeviceExists`], [`Error::DeviceName`], [`Error::BlockSize`], [`Error::OutOfRange`], [`Error::TooManyDevices`];
-    /// those of a commit: nothing has changed.
+    /// [`Error::DeviceExists`], [`Error::DeviceName`], [`Error::BlockSize`], [`Error::RunBlocks`], [`Error::OutOfRange`],
+    /// [`Error::TooManyDevices`]; those of a commit: nothing has changed.
     pub fn create(&self, name: &str, options: DeviceOptions) -> Result<Device, Error> {
-        let DeviceOptions { block_size, len, grows } = options;
+        let DeviceOptions { block_size, len, grows, run_blocks } = options;
         check_block_size(block_size)?;
-        let size = len_max(block_size);
+        check_run_blocks(block_size, run_blocks)?;
+        let run_blocks = run_blocks as u64;
+        let (origins, tag) = (Vec::new(), 0);
+        let shape = Shape { number: 0, block_size, run_blocks, grows, len, tag, origins };
+        let size = shape.len_max();
         if len > size {
             return Err(Error::OutOfRange { name: name.into(), offset: 0, len, size });
         }
-        self.make(
-            name,
-            Shape { number: 0, block_size, grows, len, tag: 0, origins: Vec::new() },
-            &[],
-        )
+        self.make(name, shape, &[])
     }
 
     /// Makes a device of that shape, but for the number; it keeps a version.
@@ -332,14 +340,21 @@ impl Array {
             &mut |key, value| {
                 let of = block_of(key).and_then(|(number, block)| {
                     let (_, shape) = shapes.iter().find(|(_, shape)| shape.number == number)?;
-                    (block < shape.blocks()).then_some(shape)
+                    Some((shape, block))
                 });
                 match of {
-                    Some(shape) => {
+                    Some((shape, key)) if shape.run_blocks > 1 && key >= RUNS_FROM => {
+                        let end = key - RUNS_FROM + shape.run_blocks;
+                        let is_whole = shape.run_of(key) == Some(key) && end <= shape.blocks();
+                        check.stray += u64::from(!is_whole);
+                        check.blocks += shape.run_blocks;
+                        is_damaged |= value.len() != shape.run_size();
+                    }
+                    Some((shape, block)) if block < shape.blocks() => {
                         check.blocks += 1;
                         is_damaged |= !value.is_empty() && value.len() != shape.block_size;
                     }
-                    None => check.stray += 1,
+                    _ => check.stray += 1,
                 }
                 true
             },

@@ -1,14 +1,16 @@
 //! How logged writes become visible: one commit of the store.
 //!
 //! A transaction alone that is isolated commits the store's own transaction, which holds its blocks already. Others are
-//! applied to what is visible at the commit: a block that was written in part keeps the other bytes that it has then.
+//! applied to what is visible at the commit: a block that was written in part keeps the other bytes that it has then. So
+//! are those over runs, with no other commit beside them: that a run was written conflicts with a block of it, and the store,
+//! which compares keys, does not see that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tembo_kv::{self as kv, Durability, Exclusive, Snapshot};
 
-use crate::format::{BLOCK_COUNT_MAX, block_key, block_of};
+use crate::format::{BLOCK_COUNT_MAX, block_key, block_of, run_key};
 use crate::image::Image;
 use crate::latch::{Held, Latch};
 use crate::shape::Shape;
@@ -30,7 +32,11 @@ pub(crate) fn commit(mut logs: Vec<WriteLog>, durability: Durability) -> Result<
     let _held: Vec<Held<'_>> =
         latches.values().map(|(latch, changes)| latch.hold(*changes)).collect();
     match logs.pop() {
-        Some(log) if logs.is_empty() && log.isolation == Isolation::FirstCommitter => {
+        Some(log)
+            if logs.is_empty()
+                && log.isolation == Isolation::FirstCommitter
+                && !log.writes_runs() =>
+        {
             commit_own(log, durability)
         }
         Some(log) => {
@@ -145,7 +151,8 @@ fn commit_applied(logs: &mut [WriteLog], durability: Durability) -> Result<u64, 
     let Some(shared) = logs.first().map(|log| log.shared.clone()) else { return Ok(0) };
     let store = &shared.store;
     let bytes: u64 = logs.iter().map(|log| log.bytes).sum();
-    let attempts = if bytes > IN_MEMORY_MAX { 0 } else { ATTEMPTS };
+    let goes_alone = bytes > IN_MEMORY_MAX || logs.iter().any(WriteLog::writes_runs);
+    let attempts = if goes_alone { 0 } else { ATTEMPTS };
     for _ in 0..attempts {
         let tx = store.transaction(kv::Isolation::Snapshot)?;
         let now = store.snapshot_at(tx.version())?;
@@ -217,6 +224,7 @@ fn apply(
             }
         }
     }
+    break_runs(log, touched, &image, target)?;
     if shape != image.shape {
         target.set(spaces.devices, touched.device.name().as_bytes(), Some(&shape.encode()))?;
     }
@@ -238,6 +246,50 @@ fn apply(
                 let mut bytes = image.block_bytes(block)?;
                 ranges.copy(&own()?, &mut bytes);
                 target.set(spaces.blocks, &key, Some(&bytes))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes runs of which blocks become zero or are cut off, or all are written, and puts the blocks by themselves that show
+/// something of them afterwards.
+fn break_runs(
+    log: &WriteLog,
+    touched: &Touched,
+    image: &Image,
+    target: &mut Target,
+) -> Result<(), Error> {
+    let (shape, cut) = (&image.shape, touched.length.cut);
+    if shape.run_blocks == 1 {
+        return Ok(());
+    }
+    // Of each run how many blocks are written, and whether one of them becomes zero.
+    let mut runs: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
+    for (block, dirty) in log.dirty_of(shape.number) {
+        let run = runs.entry(block - block % shape.run_blocks).or_default();
+        *run = (run.0 + 1, run.1 || *dirty == Dirty::Zero);
+    }
+    let all_or_zero = |(first, (count, has_zero)): (u64, (u64, bool))| {
+        (has_zero || count == shape.run_blocks).then_some(first)
+    };
+    let mut broken: BTreeSet<u64> = runs.into_iter().filter_map(all_or_zero).collect();
+    if cut < BLOCK_COUNT_MAX {
+        // The end may lie within the first.
+        broken.extend(image.runs(cut - cut % shape.run_blocks..BLOCK_COUNT_MAX)?);
+    }
+    let blocks = log.shared.spaces.blocks;
+    for first in broken {
+        if !image.has_run(first)? {
+            continue;
+        }
+        target.set(blocks, &run_key(shape.number, first), None)?;
+        let all = first..first + shape.run_blocks;
+        let single = image.single(all.clone())?;
+        for block in all.filter(|block| *block < cut && !single.contains(block)) {
+            let key = block_key(shape.number, block);
+            if !log.dirty.contains_key(&key) {
+                target.set(blocks, &key, Some(&image.block_bytes(block)?))?;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use tembo_kv as kv;
 
-use crate::bounds::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, NAME_SIZE_MAX};
+use crate::bounds::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, NAME_SIZE_MAX, RUN_SIZE_MAX};
 
 /// Errors of devices and their transactions. The thesis defines none: each of these says what has changed, which is
 /// nothing unless it says so.
@@ -19,6 +19,14 @@ pub enum Error {
     BlockSize {
         /// The size asked for, in bytes.
         size: usize,
+    },
+    /// Choose a power of two of blocks that have no more than [`RUN_SIZE_MAX`] bytes together.
+    #[error(
+        "runs of {count} blocks: a power of two is needed, and at most {RUN_SIZE_MAX} bytes together"
+    )]
+    RunBlocks {
+        /// The blocks asked for.
+        count: usize,
     },
     /// A name has 1 to [`NAME_SIZE_MAX`] bytes.
     #[error("the name of a device has 1 to {NAME_SIZE_MAX} bytes, not {size}")]

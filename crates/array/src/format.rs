@@ -24,8 +24,19 @@ pub(crate) const NUMBER_MAX: u32 = (1 << (64 - BLOCK_BITS)) - 1;
 /// Blocks that a device can have.
 pub(crate) const BLOCK_COUNT_MAX: u64 = 1 << BLOCK_BITS;
 
+/// Of a device with runs, the keys from this number of a block on are those of runs: this, and the number of the first block.
+pub(crate) const RUNS_FROM: u64 = BLOCK_COUNT_MAX / 2;
+
 /// The device does not get longer by a write.
 pub(crate) const FLAG_FIXED: u32 = 1;
+
+/// Where among the flags the binary logarithm of the blocks in a run is, and how many bits it has.
+pub(crate) const RUN_SHIFT: u32 = 8;
+pub(crate) const RUN_MASK: u32 = 0xff;
+
+/// Set in the size of a block where there are runs. A program that knows of none takes the record for damaged, not the
+/// blocks of runs for zero.
+pub(crate) const HAS_RUNS: u32 = 1 << 31;
 
 /// What the value under a device's name begins with. As many [`OriginRecord`]s as it says follow.
 #[derive(
@@ -35,7 +46,7 @@ pub(crate) const FLAG_FIXED: u32 = 1;
 pub(crate) struct DeviceRecord {
     /// The number of the device, in the keys of its blocks.
     pub(crate) number: U32,
-    /// Bytes in a block.
+    /// Bytes in a block, and [`HAS_RUNS`].
     pub(crate) block_size: U32,
     pub(crate) flags: U32,
     pub(crate) origin_count: U32,
@@ -67,6 +78,11 @@ pub(crate) fn block_key(number: u32, block: u64) -> [u8; 8] {
     (u64::from(number) << BLOCK_BITS | block & (BLOCK_COUNT_MAX - 1)).to_be_bytes()
 }
 
+/// The key of the run that begins with a block.
+pub(crate) fn run_key(number: u32, first: u64) -> [u8; 8] {
+    block_key(number, RUNS_FROM | first)
+}
+
 /// The number of a device and of its block, from a key.
 pub(crate) fn block_of(key: &[u8]) -> Option<(u32, u64)> {
     let key = u64::from_be_bytes(key.try_into().ok()?);
@@ -82,6 +98,8 @@ mod tests {
         let all = [(0, 0), (0, 1), (0, BLOCK_COUNT_MAX - 1), (1, 0), (NUMBER_MAX, 0)];
         let keys = all.map(|(number, block)| block_key(number, block));
         assert!(keys.is_sorted());
+        let (last, run, next) = (block_key(7, RUNS_FROM - 1), run_key(7, 0), block_key(8, 0));
+        assert!(last < run && run < run_key(7, 8) && run_key(7, RUNS_FROM - 8) < next);
         assert_eq!(keys.map(|key| block_of(&key)), all.map(Some));
         assert_eq!(block_of(b"short"), None);
     }

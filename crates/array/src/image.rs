@@ -5,7 +5,7 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Error as StoreError, Snapshot, Store, Value};
 
 use crate::Error;
-use crate::format::{block_key, block_of};
+use crate::format::{RUNS_FROM, block_key, block_of, run_key};
 use crate::shape::{Shape, Spaces};
 
 /// A device at one version, readable while it lives.
@@ -68,30 +68,73 @@ impl Image {
         block: u64,
         with: impl FnOnce(Option<Value<'_>>) -> T,
     ) -> Result<T, Error> {
-        let own = self.snapshot.get(self.spaces.blocks, &block_key(self.shape.number, block))?;
-        if own.is_some() {
-            return Ok(with(self.sound(own)?));
-        }
+        let mut found = self.stored_at(&self.snapshot, self.shape.number, block)?;
         for (origin, snapshot) in self.shape.origins.iter().zip(&self.origins) {
-            if block < origin.blocks {
-                let value = snapshot.get(self.spaces.blocks, &block_key(origin.number, block))?;
-                if value.is_some() {
-                    return Ok(with(self.sound(value)?));
-                }
+            if found.is_none() && block < origin.blocks {
+                found = self.stored_at(snapshot, origin.number, block)?;
             }
         }
-        Ok(with(None))
+        Ok(with(found.flatten()))
     }
 
-    /// A block as it stands in the store: whole, or of no bytes where zeros hide the block of an origin.
-    fn sound<'v>(&self, value: Option<Value<'v>>) -> Result<Option<Value<'v>>, Error> {
-        match value {
-            Some(value) if value.is_empty() => Ok(None),
-            Some(value) if value.len() != self.shape.block_size => {
-                Err(Error::Damaged { what: "a block of a device" })
-            }
-            value => Ok(value),
+    /// What a device itself has of a block in a snapshot: one by itself, or as a part of a run, over which the former lies.
+    /// `None`: nothing. `Some(None)`: it is zero.
+    fn stored_at<'s>(
+        &self,
+        snapshot: &'s Snapshot,
+        number: u32,
+        block: u64,
+    ) -> Result<Option<Option<Value<'s>>>, Error> {
+        let value = snapshot.get(self.spaces.blocks, &block_key(number, block))?;
+        if let Some(value) = value {
+            // Of no bytes: zeros hide the block of an origin.
+            return match value.len() {
+                0 => Ok(Some(None)),
+                size if size == self.shape.block_size => Ok(Some(Some(value))),
+                _ => Err(Error::Damaged { what: "a block of a device" }),
+            };
         }
+        let Some(first) = self.shape.run_of(block) else { return Ok(None) };
+        let Some(run) = self.run_at(snapshot, number, first)? else { return Ok(None) };
+        let start = (block - first) as usize * self.shape.block_size;
+        Ok(Some(run.slice(start..start + self.shape.block_size)))
+    }
+
+    /// The run of a device that begins with a block.
+    fn run_at<'s>(
+        &self,
+        snapshot: &'s Snapshot,
+        number: u32,
+        first: u64,
+    ) -> Result<Option<Value<'s>>, Error> {
+        match snapshot.get(self.spaces.blocks, &run_key(number, first))? {
+            Some(run) if run.len() != self.shape.run_size() => {
+                Err(Error::Damaged { what: "a run of blocks of a device" })
+            }
+            run => Ok(run),
+        }
+    }
+
+    /// Whether the device itself has a run that begins with a block.
+    pub(crate) fn has_run(&self, first: u64) -> Result<bool, Error> {
+        Ok(self.run_at(&self.snapshot, self.shape.number, first)?.is_some())
+    }
+
+    /// The first blocks of the device's own runs within a range that begins with one.
+    pub(crate) fn runs(&self, blocks: std::ops::Range<u64>) -> Result<Vec<u64>, Error> {
+        let mut found = Vec::new();
+        if self.shape.run_blocks > 1 {
+            let keys = RUNS_FROM + blocks.start..RUNS_FROM + blocks.end.min(RUNS_FROM);
+            keys_of(&self.snapshot, self.spaces, (self.shape.number, &keys), &mut found)?;
+        }
+        Ok(found.into_iter().map(|key| key - RUNS_FROM).collect())
+    }
+
+    /// The device's own blocks within a range that are stored one by one.
+    pub(crate) fn single(&self, blocks: std::ops::Range<u64>) -> Result<Vec<u64>, Error> {
+        let mut found = Vec::new();
+        keys_of(&self.snapshot, self.spaces, (self.shape.number, &blocks), &mut found)?;
+        Ok(found)
     }
 
     /// A block, copied.
@@ -115,10 +158,41 @@ impl Image {
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize, Error> {
         let left = self.shape.len.saturating_sub(offset);
         let len = usize::try_from(left).map_or(to.len(), |left| left.min(to.len()));
-        each_part(self.shape.block_size, offset, len, |block, start, part| {
-            self.read_part(block, start, &mut to[part])
+        if self.shape.run_blocks == 1 {
+            self.read_blocks(offset, &mut to[..len])?;
+            return Ok(len);
+        }
+        each_part(self.shape.run_size(), offset, len, |run, start, part| {
+            let at = offset + part.start as u64;
+            let to = &mut to[part];
+            if to.len() <= self.shape.block_size || !self.read_run(run, start, to)? {
+                self.read_blocks(at, to)?;
+            }
+            Ok(())
         })?;
         Ok(len)
+    }
+
+    /// Reads block by block.
+    fn read_blocks(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+        each_part(self.shape.block_size, offset, to.len(), |block, start, part| {
+            self.read_part(block, start, &mut to[part])
+        })
+    }
+
+    /// Reads a part of the device's own run of that number, if it is there and no block lies over it.
+    fn read_run(&self, run: u64, start: usize, to: &mut [u8]) -> Result<bool, Error> {
+        let first = run * self.shape.run_blocks;
+        let Some(value) = self.run_at(&self.snapshot, self.shape.number, first)? else {
+            return Ok(false);
+        };
+        if !self.single(first..first + self.shape.run_blocks)?.is_empty() {
+            return Ok(false);
+        }
+        if let Some(part) = value.slice(start..start + to.len()) {
+            part.copy_to(to);
+        }
+        Ok(true)
     }
 
     /// The blocks within a range that are stored: of the device itself, or of its origins too. In order.
@@ -128,16 +202,46 @@ impl Image {
         with_origins: bool,
     ) -> Result<Vec<u64>, Error> {
         let mut found = Vec::new();
-        own_blocks(&self.snapshot, self.spaces, (self.shape.number, &blocks), &mut found)?;
+        self.own_blocks(&self.snapshot, (self.shape.number, &blocks), &mut found)?;
         if with_origins {
             for (origin, snapshot) in self.shape.origins.iter().zip(&self.origins) {
                 let blocks = blocks.start..blocks.end.min(origin.blocks);
-                own_blocks(snapshot, self.spaces, (origin.number, &blocks), &mut found)?;
+                self.own_blocks(snapshot, (origin.number, &blocks), &mut found)?;
             }
+        }
+        if with_origins || self.shape.run_blocks > 1 {
             found.sort_unstable();
             found.dedup();
         }
         Ok(found)
+    }
+
+    /// The blocks of a device in a range that a snapshot has, in any order, and some twice.
+    fn own_blocks(
+        &self,
+        snapshot: &Snapshot,
+        (number, blocks): (u32, &std::ops::Range<u64>),
+        found: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        let Some(first) = self.shape.run_of(blocks.start) else {
+            return keys_of(snapshot, self.spaces, (number, blocks), found);
+        };
+        let end = blocks.end.min(RUNS_FROM);
+        keys_of(snapshot, self.spaces, (number, &(blocks.start..end)), found)?;
+        let mut runs = Vec::new();
+        let keys = RUNS_FROM + first..RUNS_FROM + end;
+        keys_of(snapshot, self.spaces, (number, &keys), &mut runs)?;
+        let all = runs.into_iter().flat_map(|run| self.blocks_of(run));
+        found.extend(all.filter(|block| blocks.contains(block)));
+        Ok(())
+    }
+
+    /// The blocks that the number in a key stands for.
+    fn blocks_of(&self, key: u64) -> std::ops::Range<u64> {
+        match key.checked_sub(RUNS_FROM) {
+            Some(first) if self.shape.run_blocks > 1 => first..first + self.shape.run_blocks,
+            _ => key..key + 1,
+        }
     }
 
     /// The blocks that this version and an earlier one of the same device may have different, in order.
@@ -149,7 +253,15 @@ impl Image {
             self.spaces.blocks,
             (Bound::Included(&all.start()[..]), Bound::Included(&all.end()[..])),
         )?;
-        let mut blocks: Vec<u64> = keys.iter().filter_map(|key| Some(block_of(key)?.1)).collect();
+        let mut blocks: Vec<u64> = keys
+            .iter()
+            .filter_map(|key| Some(self.blocks_of(block_of(key)?.1)))
+            .flatten()
+            .collect();
+        if self.shape.run_blocks > 1 {
+            blocks.sort_unstable();
+            blocks.dedup();
+        }
         // What a cut has hidden of the origins.
         let reach = |image: &Image| {
             image.shape.origins.iter().map(|origin| origin.blocks).max().unwrap_or(0)
@@ -164,8 +276,8 @@ impl Image {
     }
 }
 
-/// The blocks of a device in a range that a snapshot has.
-fn own_blocks(
+/// The numbers in the keys of a device, within a range, that a snapshot has.
+fn keys_of(
     snapshot: &Snapshot,
     spaces: Spaces,
     (number, blocks): (u32, &std::ops::Range<u64>),

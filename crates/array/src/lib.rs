@@ -48,7 +48,7 @@ mod within;
 mod write_log;
 
 pub use array::{Array, DeviceCheck, DeviceOptions};
-pub use bounds::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, NAME_SIZE_MAX};
+pub use bounds::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, NAME_SIZE_MAX, RUN_SIZE_MAX};
 pub use device::Device;
 pub use error::Error;
 pub use isolation::Isolation;

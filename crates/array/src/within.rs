@@ -4,13 +4,15 @@
 //! at its commit into that of the store's, takes longer than all the rest.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tembo_kv::Durability;
 
-use crate::format::block_key;
-use crate::image::each_part;
+use crate::format::{block_key, run_key};
+use crate::image::{Image, each_part};
+use crate::shape::Shape;
 use crate::shared::Shared;
 use crate::transaction::Committed;
 use crate::{Device, Error};
@@ -37,25 +39,67 @@ pub(crate) fn write_within(
     if offset.checked_add(bytes).is_none_or(|end| end > image.shape.len) {
         return Ok(None);
     }
-    let (number, size) = (image.shape.number, image.shape.block_size);
-    let mut blocks: Vec<([u8; 8], Cow<'_, [u8]>)> = Vec::with_capacity(data.len() / size + 2);
-    each_part(size, offset, data.len(), |block, start, part| {
-        let part = &data[part];
-        let whole = if part.len() == size {
-            Cow::Borrowed(part)
-        } else {
-            let mut whole = image.block_bytes(block)?;
-            whole[start..start + part.len()].copy_from_slice(part);
-            Cow::Owned(whole)
-        };
-        blocks.push((block_key(number, block), whole));
-        Ok(())
-    })?;
+    let number = image.shape.number;
+    let mut writes = Writes::default();
+    if image.shape.run_blocks > 1 {
+        let run_size = image.shape.run_size();
+        each_part(run_size, offset, data.len(), |run, _, part| match part.len() == run_size {
+            true => {
+                writes.put_run(&image.shape, run, &data[part]);
+                Ok(())
+            }
+            false => writes.put_blocks(&image, offset + part.start as u64, &data[part]),
+        })?;
+    } else {
+        writes.put_blocks(&image, offset, data)?;
+    }
+    let Writes { puts: blocks, runs } = writes;
+    // Those that stand by themselves would lie over the runs.
+    let (first, end) = (runs.start * image.shape.run_blocks, runs.end * image.shape.run_blocks);
+    let removed = if runs.is_empty() { Vec::new() } else { image.single(first..end)? };
     // What the commit unlinks is free at once, unless another reads it.
     drop(image);
     let puts: Vec<(&[u8], &[u8])> =
         blocks.iter().map(|(key, whole)| (&key[..], &whole[..])).collect();
     writer.put_all(spaces.blocks, &puts)?;
+    for block in removed {
+        writer.remove(spaces.blocks, &block_key(number, block))?;
+    }
     let version = writer.commit(durability)?;
     Ok(Some(Committed::new(shared, version)))
+}
+
+/// What a write puts, and which runs, by their numbers, are among it.
+#[derive(Default)]
+struct Writes<'d> {
+    puts: Vec<([u8; 8], Cow<'d, [u8]>)>,
+    runs: Range<u64>,
+}
+
+impl<'d> Writes<'d> {
+    /// All blocks of the next run, as one object.
+    fn put_run(&mut self, shape: &Shape, run: u64, data: &'d [u8]) {
+        let first = run * shape.run_blocks;
+        self.puts.push((run_key(shape.number, first), Cow::Borrowed(data)));
+        let begin = if self.runs.is_empty() { run } else { self.runs.start };
+        self.runs = begin..run + 1;
+    }
+
+    /// Blocks by themselves.
+    fn put_blocks(&mut self, image: &Image, offset: u64, data: &'d [u8]) -> Result<(), Error> {
+        let (number, size) = (image.shape.number, image.shape.block_size);
+        self.puts.reserve(data.len() / size + 2);
+        each_part(size, offset, data.len(), |block, start, part| {
+            let part = &data[part];
+            let whole = if part.len() == size {
+                Cow::Borrowed(part)
+            } else {
+                let mut whole = image.block_bytes(block)?;
+                whole[start..start + part.len()].copy_from_slice(part);
+                Cow::Owned(whole)
+            };
+            self.puts.push((block_key(number, block), whole));
+            Ok(())
+        })
+    }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 
 use tembo_kv as kv;
 
-use crate::bounds::len_max;
 use crate::device::Device;
 use crate::format::{BLOCK_COUNT_MAX, block_key, block_of};
 use crate::image::{Image, each_part};
@@ -144,7 +143,7 @@ impl WriteLog {
     /// Whether a range lies in the device, or in what it may become.
     fn check_range(&self, number: u32, offset: u64, len: u64) -> Result<u64, Error> {
         let Touched { device, image, length, .. } = self.of(number)?;
-        let longest = len_max(image.shape.block_size);
+        let longest = image.shape.len_max();
         let size = if image.shape.grows { longest } else { length.len };
         match offset.checked_add(len) {
             Some(end) if end <= size => Ok(end),
@@ -307,7 +306,7 @@ impl WriteLog {
     pub(crate) fn set_len(&mut self, device: &Device, len: u64) -> Result<(), Error> {
         self.touch(device)?;
         let (number, size) = (device.number(), device.block_size() as u64);
-        let longest = len_max(device.block_size());
+        let longest = self.of(number)?.image.shape.len_max();
         if len > longest {
             let name = device.name().into();
             return Err(Error::OutOfRange { name, offset: len, len: 0, size: longest });
@@ -456,6 +455,11 @@ impl WriteLog {
         self.saved.truncate(at + 1);
         self.is_broken = false;
         Ok(())
+    }
+
+    /// Whether it has written to a device with runs.
+    pub(crate) fn writes_runs(&self) -> bool {
+        self.touched.values().any(|touched| touched.image.shape.run_blocks > 1)
     }
 
     /// The blocks of a device that were written, in order.

@@ -220,3 +220,85 @@ fn between_the_end_and_what_a_transaction_has_written_behind_it_are_zeroes() {
         assert_eq!(tx.read(&device, 40_008, &mut last).unwrap(), 0);
     }
 }
+
+/// Keys of blocks and runs.
+fn keys(array: &Array) -> usize {
+    let snapshot = array.store().snapshot().unwrap();
+    let (_, blocks) = snapshot
+        .keyspaces()
+        .unwrap()
+        .into_iter()
+        .find(|(name, _)| name == "tembo-array-blocks")
+        .unwrap();
+    snapshot.range::<[u8]>(blocks, ..).unwrap().count()
+}
+
+#[test]
+fn a_run_is_one_object_until_a_part_of_it_goes() {
+    const BLOCK: usize = 512;
+    let store = Store::volatile(&Options::new().size(8 << 20).background(false)).unwrap();
+    let array = Array::open(&store).unwrap();
+    let options = DeviceOptions { block_size: BLOCK, run_blocks: 4, ..DeviceOptions::default() };
+    let disk = array.create("disk", DeviceOptions { len: 1 << 20, ..options }).unwrap();
+    let mut expected = vec![0; 16 * BLOCK];
+    let write = |expected: &mut Vec<u8>, block: usize, count: usize, byte: u8| {
+        let range = block * BLOCK..(block + count) * BLOCK;
+        expected[range.clone()].fill(byte);
+        let data = vec![byte; count * BLOCK];
+        array.write(&disk, range.start as u64, &data, Durability::Strict).unwrap();
+    };
+    let shown = || {
+        let mut bytes = vec![0xaa; 16 * BLOCK];
+        let len = disk.read_at(0, &mut bytes).unwrap();
+        bytes.truncate(len);
+        bytes
+    };
+    write(&mut expected, 0, 8, 1);
+    assert_eq!((keys(&array), shown() == expected), (2, true), "two runs");
+    let monday = disk.snapshot().unwrap();
+    write(&mut expected, 1, 1, 2);
+    write(&mut expected, 7, 2, 3);
+    assert_eq!((keys(&array), shown() == expected), (5, true), "three blocks over and behind them");
+    let size = BLOCK as u64;
+    let changed = disk.snapshot().unwrap().changed_since(&monday).unwrap();
+    assert_eq!(changed, [size..2 * size, 7 * size..9 * size]);
+    let stored = disk.snapshot().unwrap().stored().unwrap();
+    assert_eq!((stored.len(), stored.first()), (1, Some(&(0..9 * size))));
+    write(&mut expected, 3, 9, 4);
+    assert_eq!(
+        (keys(&array), shown() == expected),
+        (5, true),
+        "3 alone, and what lay over the runs is gone"
+    );
+    // A clone has runs too, and they hide those of the device.
+    let clone = array.clone_device(&monday, "clone").unwrap();
+    array.write(&clone, 0, &[9; 4 * BLOCK], Durability::Strict).unwrap();
+    let mut bytes = vec![0; 5 * BLOCK];
+    clone.read_at(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [vec![9; 4 * BLOCK], vec![1; BLOCK]].concat());
+    array.remove(&clone).unwrap();
+    store.maintain(100).unwrap();
+    // What becomes zero, or is cut off, takes its run with it.
+    let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+    tx.discard(&disk, 5 * size, size).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    expected[5 * BLOCK..6 * BLOCK].fill(0);
+    assert_eq!((keys(&array), shown() == expected), (7, true), "three of the run are left");
+    let mut tx = array.transaction(Isolation::None).unwrap();
+    tx.discard(&disk, 4 * size, 4 * size).unwrap();
+    tx.set_len(&disk, 10 * size + 100).unwrap();
+    tx.set_len(&disk, 16 * size).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    expected[4 * BLOCK..8 * BLOCK].fill(0);
+    expected[10 * BLOCK + 100..].fill(0);
+    assert_eq!(
+        (keys(&array), shown() == expected),
+        (6, true),
+        "a run and what lies over it; 8 to 10"
+    );
+    assert_eq!(array.check().unwrap().stray, 0);
+    for run_blocks in [0, 3, 1024] {
+        let refused = array.create("odd", DeviceOptions { run_blocks, ..options });
+        assert!(matches!(refused, Err(Error::RunBlocks { count }) if count == run_blocks));
+    }
+}

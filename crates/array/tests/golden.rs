@@ -17,7 +17,7 @@ fn options() -> Options {
 fn fill(array: &Array) {
     let disk = array.create("disk", DeviceOptions { len: 1 << 30, ..DeviceOptions::default() });
     let disk = disk.unwrap();
-    let small = DeviceOptions { block_size: 512, len: 5000, grows: false };
+    let small = DeviceOptions { block_size: 512, len: 5000, grows: false, run_blocks: 1 };
     array.create("small", small).unwrap();
     let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
     tx.write(&disk, 4090, b"over the end of a block").unwrap();

@@ -9,6 +9,9 @@ use tembo_kv::{Durability, IndexKind, Options, Progress, Store};
 
 const BLOCK: usize = 512;
 
+/// Blocks in a run, of devices that have runs.
+const RUN: usize = 4;
+
 struct Random(u64);
 
 impl Random {
@@ -25,8 +28,9 @@ impl Random {
 
     fn bytes(&mut self, most: usize) -> Vec<u8> {
         // Whole blocks are as frequent as odd lengths.
-        let len = match self.below(3) {
+        let len = match self.below(4) {
             0 => BLOCK * (1 + self.below(3)),
+            1 => RUN * BLOCK * (1 + self.below(2)),
             _ => 1 + self.below(most),
         };
         (0..len).map(|_| self.next() as u8).collect()
@@ -34,7 +38,8 @@ impl Random {
 
     fn offset(&mut self) -> u64 {
         let offset = self.below(12 * BLOCK) as u64;
-        if self.below(2) == 0 { offset / BLOCK as u64 * BLOCK as u64 } else { offset }
+        let unit = [1, BLOCK, RUN * BLOCK][self.below(3)] as u64;
+        offset / unit * unit
     }
 }
 
@@ -179,12 +184,13 @@ fn step(random: &mut Random, array: &Array, known: &mut Known, held: &mut Held) 
 
 fn devices_are_vectors_of_bytes(kind: IndexKind, seed: u64) {
     println!("seed {seed}");
+
     let random = &mut Random(seed);
     let store = store(kind);
     let array = Array::open(&store).unwrap();
     let options = DeviceOptions { block_size: BLOCK, ..DeviceOptions::default() };
     array.create("a", options).unwrap();
-    array.create("b", options).unwrap();
+    array.create("b", DeviceOptions { run_blocks: RUN, ..options }).unwrap();
     let mut known = Known::from([("a".into(), Vec::new()), ("b".into(), Vec::new())]);
     let mut held = Held::new();
     for _ in 0..300 {
@@ -240,12 +246,12 @@ impl Pending {
     }
 }
 
-fn transactions_beside_each_other(kind: IndexKind, seed: u64) {
+fn transactions_beside_each_other(kind: IndexKind, seed: u64, run_blocks: usize) {
     println!("seed {seed}");
     let random = &mut Random(seed);
     let array = Array::open(&store(kind)).unwrap();
     let len = 16 * BLOCK;
-    let options = DeviceOptions { block_size: BLOCK, len: len as u64, grows: false };
+    let options = DeviceOptions { block_size: BLOCK, len: len as u64, grows: false, run_blocks };
     let device = array.create("d", options).unwrap();
     let mut bytes = vec![0; len];
     // What was committed, and the blocks of it.
@@ -281,6 +287,18 @@ fn transactions_beside_each_other(kind: IndexKind, seed: u64) {
                 }
                 history.push((bytes.clone(), blocks));
             }
+            2 => {
+                // A write by itself: whole runs among them.
+                let offset = random.below(len / BLOCK / RUN) * RUN * BLOCK;
+                let mut data = random.bytes(BLOCK);
+                data.truncate(len - offset);
+                let offset = offset as u64;
+                array.write(&device, offset, &data, Durability::Buffered).unwrap();
+                let size = BLOCK as u64;
+                let blocks = offset / size..(offset + data.len() as u64).div_ceil(size);
+                model(&Op::Write(offset, data), &mut bytes);
+                history.push((bytes.clone(), blocks.collect()));
+            }
             _ if !pending.is_empty() => {
                 let at = random.below(pending.len());
                 let one = &mut pending[at];
@@ -308,7 +326,9 @@ fn transactions_beside_each_other(kind: IndexKind, seed: u64) {
 #[test]
 fn the_first_committer_of_a_block_wins_and_without_isolation_the_last_of_a_byte() {
     for n in 1..6 {
-        transactions_beside_each_other(IndexKind::Nvtree, n * 0x9e37_79b9);
-        transactions_beside_each_other(IndexKind::Cdds, n * 0x9e37_79b9);
+        for run_blocks in [1, RUN] {
+            transactions_beside_each_other(IndexKind::Nvtree, n * 0x9e37_79b9, run_blocks);
+            transactions_beside_each_other(IndexKind::Cdds, n * 0x9e37_79b9, run_blocks);
+        }
     }
 }

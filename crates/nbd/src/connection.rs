@@ -11,8 +11,8 @@ use crate::replies::{HEAD, Replies};
 use crate::stream::{Stream, Until};
 use crate::wire::{Errno, PAYLOAD_MAX, REQUEST_SIZE, Request, command, flag};
 
-/// Bytes that the buffer of a connection keeps between requests.
-const KEPT: usize = 1 << 20;
+/// Bytes that the buffer of a connection keeps between requests: a mebibyte, and the head of its reply.
+const KEPT: usize = HEAD + (1 << 20);
 
 /// Most parts that BLOCK_STATUS answers with; a client asks again for the rest.
 const PARTS_MAX: usize = 4096;

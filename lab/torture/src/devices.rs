@@ -22,6 +22,9 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// Blocks that are written to.
 const BLOCKS: u64 = 5;
 
+/// Blocks in a run, of the devices that have runs: those that are made by the first and the third name, and clones of them.
+const RUN: usize = 2;
+
 /// Devices of a store over an index of that kind.
 pub(crate) struct Devices(pub(crate) IndexKind);
 
@@ -169,7 +172,9 @@ impl Live {
         let mut next = state.clone();
         match op {
             Op::Create(name) => {
-                let options = DeviceOptions { block_size: BLOCK, ..DeviceOptions::default() };
+                let run_blocks = if name.is_multiple_of(2) { RUN } else { 1 };
+                let options =
+                    DeviceOptions { block_size: BLOCK, run_blocks, ..DeviceOptions::default() };
                 let made = self.array.create(NAMES[*name], options);
                 match state.contains_key(NAMES[*name]) {
                     true => expect(matches!(made, Err(Error::DeviceExists { .. })), "exists")?,
@@ -294,8 +299,9 @@ impl Subject for Devices {
             3 => Op::Clone(random.below(4), random.below(4)),
             4..=6 => {
                 let block = random.below(BLOCKS as usize) as u64;
-                let whole = random.below(2) == 0;
-                let (offset, len) = if whole { (0, BLOCK) } else { (400, 300) };
+                let (offset, len) =
+                    [(0, BLOCK), (0, RUN * BLOCK), (0, 2 * RUN * BLOCK), (400, 300)]
+                        [random.below(4)];
                 Op::Atomic(random.below(4), block * BLOCK as u64 + offset, len)
             }
             7..=8 => Op::Tx(Isolation::None, edits(random)),
@@ -316,6 +322,7 @@ impl Subject for Devices {
             Op::Clone(0, 3),
             Op::Atomic(0, 512, 512),
             Op::Atomic(1, 300, 400),
+            Op::Atomic(0, 0, RUN * BLOCK),
             Op::Tx(Isolation::None, both.clone()),
             Op::Tx(
                 Isolation::FirstCommitter,
@@ -331,7 +338,9 @@ impl Subject for Devices {
 
     fn starts(&self) -> Vec<Vec<Op>> {
         let filled = vec![(0, Edit::Write(0, 1536)), (1, Edit::Write(600, 700))];
-        let two = vec![Op::Create(0), Op::Create(1), Op::Tx(Isolation::None, filled)];
+        // The first has a run, and a block that is not of it.
+        let run = Op::Atomic(0, 0, RUN * BLOCK);
+        let two = vec![Op::Create(0), Op::Create(1), Op::Tx(Isolation::None, filled), run];
         let cloned = [&two[..], &[Op::Clone(0, 3), Op::Atomic(3, 512, 512)]].concat();
         vec![vec![], two, cloned]
     }

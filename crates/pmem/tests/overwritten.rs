@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use tembo_pmem::{BYPASS_MIN, Disk, DiskFile, DomainRequest, Error, OsDisk, Region, RegionOptions};
+use tembo_pmem::{BYPASS_MIN, DiskFile, DomainRequest, Error, OsDisk, Region, RegionOptions};
+
+#[path = "driver/meddled.rs"]
+mod meddled;
+
+use meddled::{Done, Meddled, Meddler};
 
 const OBJECTS: u64 = 1 << 20;
 
@@ -20,87 +24,25 @@ enum Meddling {
     Spoil,
 }
 
-type Plan = Arc<Mutex<Option<Meddling>>>;
+type Plan = Mutex<Option<Meddling>>;
 
-/// The system's files, in whose writes beside the log something happens.
-struct Meddled(Plan);
-
-struct MeddledFile(Arc<dyn DiskFile>, Plan);
-
-impl Meddled {
-    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(MeddledFile(file, self.0.clone()))
-    }
-}
-
-impl Disk for Meddled {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(OsDisk.open(path)?))
-    }
-    fn create(&self, step: &'static str, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(OsDisk.create(step, path)?))
-    }
-    fn link(&self, step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
-        OsDisk.link(step, from, to)
-    }
-    fn rename(&self, step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
-        OsDisk.rename(step, from, to)
-    }
-    fn remove(&self, step: &'static str, path: &Path) -> io::Result<()> {
-        OsDisk.remove(step, path)
-    }
-    fn sync_dir(&self, step: &'static str, path: &Path) -> io::Result<()> {
-        OsDisk.sync_dir(step, path)
-    }
-    fn entropy(&self) -> u64 {
-        OsDisk.entropy()
-    }
-    fn boot(&self) -> u64 {
-        OsDisk.boot()
-    }
-}
-
-impl DiskFile for MeddledFile {
-    fn write_at(&self, step: &'static str, bytes: &[u8], offset: u64) -> io::Result<()> {
+impl Meddler for Plan {
+    fn write(&self, file: &dyn DiskFile, step: &'static str, bytes: &[u8], offset: u64) -> Done {
         let is_now = |planned: &mut Meddling| match planned {
             Meddling::Stop(..) => step == "pool.bypass_write",
             Meddling::Spoil => step == "pool.run_write",
         };
-        let planned = self.1.lock().unwrap().take_if(is_now);
+        let planned = self.lock().unwrap().take_if(is_now);
         if let Some(Meddling::Spoil) = planned {
-            self.0.write_at(step, &vec![0xdd; bytes.len()], offset)?;
+            file.write_at(step, &vec![0xdd; bytes.len()], offset)?;
             return Err(io::Error::other("a disk that leaves other bytes"));
         }
-        self.0.write_at(step, bytes, offset)?;
+        file.write_at(step, bytes, offset)?;
         if let Some(Meddling::Stop(written, go_on)) = planned {
             written.send(()).unwrap();
             go_on.recv().unwrap();
         }
         Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_at(buffer, offset)
-    }
-    fn sync(&self, step: &'static str) -> io::Result<()> {
-        self.0.sync(step)
-    }
-    fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()> {
-        self.0.allocate(step, offset, len)
-    }
-    fn truncate(&self, step: &'static str, len: u64) -> io::Result<()> {
-        self.0.truncate(step, len)
-    }
-    fn lock(&self) -> io::Result<bool> {
-        self.0.lock()
-    }
-    fn holder(&self) -> Option<u32> {
-        self.0.holder()
-    }
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.0.descriptor()
     }
 }
 
@@ -110,7 +52,7 @@ fn write(region: &Region, bytes: &[u8]) {
     region.write_object("test.object", OBJECTS, &[bytes], room).unwrap();
 }
 
-fn meddled(plan: &Plan) -> RegionOptions {
+fn options(plan: &Arc<Plan>) -> RegionOptions {
     RegionOptions {
         domain: DomainRequest::Logged,
         size_max: 4 << 20,
@@ -141,8 +83,8 @@ fn nothing_comes_over_it(before: Before) {
     let name = format!("tembo-overwritten-{before:?}-{}", std::process::id());
     let path = std::env::temp_dir().join(name);
     let left = path.with_extension("left");
-    let plan = Plan::default();
-    let options = meddled(&plan);
+    let plan = Arc::<Plan>::default();
+    let options = options(&plan);
     let all = [path.clone(), log(&path), left.clone(), log(&left)];
     all.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
@@ -190,8 +132,8 @@ fn nothing_comes_over_it(before: Before) {
 #[test]
 fn what_a_write_beside_the_log_has_spoiled_is_logged_whole() {
     let path = std::env::temp_dir().join(format!("tembo-spoiled-{}", std::process::id()));
-    let plan = Plan::default();
-    let options = meddled(&plan);
+    let plan = Arc::<Plan>::default();
+    let options = options(&plan);
     let all = [path.clone(), log(&path)];
     all.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();

@@ -56,6 +56,11 @@ impl<'f> Runs<'f> {
         self.written
     }
 
+    /// All lines that were put before this offset are written, and those from it on are not.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Writes what is left; the bytes written in all.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.write()?;

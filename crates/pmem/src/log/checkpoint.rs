@@ -25,12 +25,13 @@ impl RedoLog {
     /// failure of the log poisons.
     pub(crate) fn checkpoint(&self) -> Result<(), Error> {
         let mut work = self.lock_checkpoint();
+        let was_short = self.is_short(&self.lock());
         let result = self.checkpoint_locked(&mut work);
         // Records that go beside the log wait for this lock within their section.
         drop(work);
         self.measure();
         if let Ok(through) = result {
-            self.give_pages_back(through);
+            self.give_pages_back(through, was_short);
         }
         let mut state = self.lock();
         state.failure = result.as_ref().err().map(|error| Failure {
@@ -39,6 +40,9 @@ impl RedoLog {
         });
         state.failures += u64::from(result.is_err());
         state.checkpoints_ended += 1;
+        if result.is_ok() {
+            self.forget_wanted(&mut state);
+        }
         self.notify(&state);
         result.map(drop)
     }
@@ -108,18 +112,28 @@ impl RedoLog {
             return Err(error);
         }
         keep_last(&mut lines);
+        // Pages whose lines an opening has found, and that still wait for them, are not yet as the file has them.
+        let is_brought = work.from.sequence >= self.opened.sequence;
         let written = self
-            .write_lines(bytes, &lines)
+            .write_lines(bytes, &lines, is_brought.then_some(through))
             .map_err(|e| Error::io("checkpoint", &self.pool_path, e))?;
         self.totals.pool_bytes.fetch_add(written, Ordering::Relaxed);
         self.totals.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(through)
     }
 
-    fn write_lines(&self, bytes: &[u8], lines: &[(u64, usize)]) -> io::Result<u64> {
+    /// Writes the lines, the last values that groups before `through` give them. Where that is said, pages that have reached the
+    /// disk are given back meanwhile: threads that wait for memory go on before the end of the checkpoint.
+    fn write_lines(
+        &self,
+        bytes: &[u8],
+        lines: &[(u64, usize)],
+        through: Option<Place>,
+    ) -> io::Result<u64> {
         let failed = self.pool.failed();
         let mut runs = Runs::new(self.pool.as_ref(), "pool.checkpoint_write");
-        let mut drained = 0;
+        let (mut drained, mut given) = (0, 0);
+        let through = through.filter(|_| self.is_short(&self.lock()));
         let pages = || lines.chunk_by(|one, other| one.0 / PAGE == other.0 / PAGE);
         let mut next = pages();
         for (count, lines) in pages().enumerate() {
@@ -131,6 +145,11 @@ impl RedoLog {
             if runs.written() - drained >= DRAIN_AFTER {
                 self.pool.drain()?;
                 drained = runs.written();
+                // A sync that failed for another thread may have lost what was written here.
+                if let Some(through) = through.filter(|_| self.pool.failed() == failed) {
+                    let end = runs.start() / PAGE * PAGE;
+                    given = self.give_written_back(given..end, through);
+                }
             }
         }
         let written = runs.finish()?;

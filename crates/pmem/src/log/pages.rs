@@ -1,5 +1,7 @@
 //! Which pages the process holds copies of, and since which group.
 
+use std::ops::Range;
+
 use crate::mapping::PAGE;
 
 const LEAF: usize = 512;
@@ -48,18 +50,44 @@ impl PageTable {
                 break;
             }
             self.hand = (self.hand + 1) % self.leaves.len();
-            taken += self.take_leaf(self.hand, sequence, &mut runs);
+            taken += self.take_leaf((self.hand, 0..LEAF), sequence, &mut runs);
         }
         self.count -= taken;
         runs
     }
 
-    fn take_leaf(&mut self, leaf: usize, sequence: u64, runs: &mut Vec<(u64, u64)>) -> u64 {
+    /// Takes out the pages of `range`, of whole pages, whose last group is before `sequence`, and stops behind a piece in which it
+    /// has taken `most` of them: runs of them, and where it goes on.
+    pub(super) fn take_within(
+        &mut self,
+        range: Range<u64>,
+        sequence: u64,
+        most: u64,
+    ) -> (Vec<(u64, u64)>, u64) {
+        let (mut runs, mut taken) = (Vec::new(), 0);
+        let (mut page, end) = ((range.start / PAGE) as usize, (range.end / PAGE) as usize);
+        let end = end.min(self.leaves.len() * LEAF);
+        while page < end && taken < most {
+            let leaf = page / LEAF;
+            let slots = page % LEAF..(end - leaf * LEAF).min(LEAF);
+            page = leaf * LEAF + slots.end;
+            taken += self.take_leaf((leaf, slots), sequence, &mut runs);
+        }
+        self.count -= taken;
+        (runs, if page < end { page as u64 * PAGE } else { range.end })
+    }
+
+    fn take_leaf(
+        &mut self,
+        (leaf, chosen): (usize, Range<usize>),
+        sequence: u64,
+        runs: &mut Vec<(u64, u64)>,
+    ) -> u64 {
         let Some(slots) = &mut self.leaves[leaf] else {
             return 0;
         };
         let mut taken = 0;
-        for (slot, last) in slots.iter_mut().enumerate() {
+        for (slot, last) in slots.iter_mut().enumerate().take(chosen.end).skip(chosen.start) {
             if *last == 0 || *last >= sequence {
                 continue;
             }
@@ -113,5 +141,28 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, expected);
         assert_eq!(table.count(), before - expected.len() as u64);
+    }
+
+    #[test]
+    fn of_a_range_every_page_is_taken_that_is_old_enough_and_no_other() {
+        let mut table = PageTable::default();
+        for page in (0..5000_u64).filter(|page| !page.is_multiple_of(3)) {
+            table.touch(page * PAGE, 1 + page % 50);
+        }
+        let before = table.count();
+        let (range, mut found, mut pieces) = (777 * PAGE..4001 * PAGE, Vec::new(), 0);
+        let mut at = range.start;
+        while at < range.end {
+            let (runs, next) = table.take_within(at..range.end, 30, 100);
+            assert!(next > at);
+            runs.iter().for_each(|(start, end)| found.extend(start / PAGE..end / PAGE));
+            (at, pieces) = (next, pieces + 1);
+        }
+        let is_old = |page: &u64| !page.is_multiple_of(3) && 1 + page % 50 < 30;
+        let expected: Vec<u64> = (777..4001).filter(is_old).collect();
+        assert!(found == expected && pieces > 5, "{pieces} pieces");
+        assert_eq!(table.count(), before - expected.len() as u64);
+        // Behind the last page that was ever touched there is nothing.
+        assert_eq!(table.take_within(9000 * PAGE..9999 * PAGE, 99, 1).1, 9999 * PAGE);
     }
 }

@@ -5,8 +5,8 @@
 //! checkpoint begins somewhat before there are too many; where stores come faster than it goes, an operation waits for it
 //! before its first store.
 
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
+use std::ops::Range;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::group::Place;
@@ -20,6 +20,8 @@ const PAGES_AT_ONCE: u64 = 512;
 /// How long to wait for a moment without sections, and how often before giving up.
 const PAUSE: Duration = Duration::from_millis(1);
 const PATIENCE: u32 = 200;
+/// As much in the middle of a checkpoint, for which threads may wait that have a section.
+const PATIENCE_BETWEEN: u32 = 5;
 
 /// A checkpoint begins when all but one part in this many of the limit is taken.
 const EARLY: u64 = 8;
@@ -78,15 +80,21 @@ impl RedoLog {
             state.want_measure = true;
             self.wake.notify_all();
         }
-        let enough =
-            (self.log_size / LOG_SHARE).min((state.private_limit / LIMIT_SHARE).max(ENOUGH_MIN));
-        if self.is_short(state) && state.end.position - state.start >= enough {
+        if self.is_worth_memory(state) {
             self.want_checkpoint(state);
         }
     }
 
+    /// Whether a checkpoint is wanted because memory is short.
+    pub(super) fn is_worth_memory(&self, state: &State) -> bool {
+        let enough =
+            (self.log_size / LOG_SHARE).min((state.private_limit / LIMIT_SHARE).max(ENOUGH_MIN));
+        let used = state.end.position - state.start;
+        !self.keeps_pages() && self.is_short(state) && used >= enough
+    }
+
     /// Whether private pages come near to what they may take.
-    fn is_short(&self, state: &State) -> bool {
+    pub(super) fn is_short(&self, state: &State) -> bool {
         state.pages.count() * PAGE > state.private_limit - state.private_limit / EARLY
     }
 
@@ -120,10 +128,52 @@ impl RedoLog {
         state
     }
 
-    /// Drops copies of pages that are in the pool file if there are too many, some at a time. Only when no thread is in a
-    /// section: a page may hold stores that are not yet flushed only while one is.
-    pub(super) fn give_pages_back(&self, through: Place) {
-        if self.pool_is_simulated() || !self.is_short(&self.lock()) {
+    /// Drops copies of the pages of a range, of which all lines of groups before `through` are on the disk, as far as threads leave
+    /// a moment for it soon, and as there are too many; where it has come to.
+    pub(super) fn give_written_back(&self, range: Range<u64>, through: Place) -> u64 {
+        let (mut at, mut patience) = (range.start, PATIENCE_BETWEEN);
+        while at < range.end && !self.pool_is_simulated() {
+            let mut state = self.lock();
+            if state.pages.count() * PAGE <= state.private_limit / KEPT || state.stop {
+                break;
+            }
+            if state.sections > 0 || state.held > 0 {
+                if patience == 0 || !self.background {
+                    break;
+                }
+                patience -= 1;
+                drop(self.pause(state));
+                continue;
+            }
+            let (runs, next) =
+                state.pages.take_within(at..range.end, through.sequence, PAGES_AT_ONCE);
+            self.give_back_runs(&runs);
+            self.notify(&state);
+            at = next;
+        }
+        at
+    }
+
+    fn give_back_runs(&self, runs: &[(u64, u64)]) {
+        for (start, end) in runs {
+            // A page that stays private is a page that takes memory, no more.
+            let _ = self.mapping.give_back(*start, *end);
+        }
+    }
+
+    /// Waits a little for something to change.
+    fn pause<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.waiting += 1;
+        let waited = self.changed.wait_timeout(state, PAUSE);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.waiting -= 1;
+        state
+    }
+
+    /// Drops copies of pages that are in the pool file if there are too many, or were before the checkpoint, some at a time. Only
+    /// when no thread is in a section: a page may hold stores that are not yet flushed only while one is.
+    pub(super) fn give_pages_back(&self, through: Place, was_short: bool) {
+        if self.pool_is_simulated() || !(was_short || self.is_short(&self.lock())) {
             return;
         }
         let mut patience = PATIENCE;
@@ -138,20 +188,14 @@ impl RedoLog {
                     return;
                 }
                 patience -= 1;
-                state.waiting += 1;
-                let waited = self.changed.wait_timeout(state, PAUSE);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                state.waiting -= 1;
+                drop(self.pause(state));
                 continue;
             }
             let runs = state.pages.take_before(through.sequence, PAGES_AT_ONCE);
             if runs.is_empty() {
                 return;
             }
-            for (start, end) in runs {
-                // A page that stays private is a page that takes memory, no more.
-                let _ = self.mapping.give_back(start, end);
-            }
+            self.give_back_runs(&runs);
         }
     }
 }

@@ -66,6 +66,23 @@ fn a_quick_disk_bench_loads_what_it_says_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+/// A run that has no time left, and a contender that is not in this build, are named.
+#[test]
+fn a_disk_bench_names_what_it_has_not_measured() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let words = ["bench", "disk", "--quick", "--force", "--path", path, "--parts", "churn"];
+    let chosen = ["--contenders", "tembo", "--within", "0.00000001", "--out", path];
+    let output = run(&[&words[..], &chosen].concat());
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(folder.path().join("disk-quick.md")).unwrap();
+    let line = "- round 1: churn, 1024 B × 2, Tembo, NV-Tree: the time of the run was over";
+    assert!(page.contains("Not measured:") && page.contains(line), "{page}");
+    let report = std::fs::read(folder.path().join("disk-quick.json")).unwrap();
+    let report = serde_json::from_slice::<Value>(&report).unwrap();
+    assert_eq!(report["cells"].as_array().unwrap().len(), 0);
+}
+
 #[test]
 fn a_disk_bench_refuses_a_folder_in_memory() {
     let memory = "/dev/shm";

@@ -93,11 +93,11 @@ fn measured(spec: &Spec, tembo: &std::path::Path, events: &mut Events<'_>) -> Re
 
 /// Puts all records; what a load that was cut leaves is filled in.
 fn load(spec: &Spec, worker: &mut Worker<'_>, events: &mut Events<'_>) -> Result<bool, Error> {
-    events.begin("load")?;
+    events.begin(Phase::LOAD)?;
     events.phase(worker.load(spec.load_seconds)?)?;
     if !worker.is_full() {
-        events.begin("fill")?;
-        events.phase(worker.fill(2.0 * spec.load_seconds)?)?;
+        events.begin(Phase::FILL)?;
+        events.phase(worker.fill(Spec::FILL * spec.load_seconds)?)?;
     }
     if let Some(group) = &spec.group {
         Group::at(group).drop_pages();

@@ -3,24 +3,29 @@
 use std::fmt::Write;
 
 use super::contender::is_tembo;
-use super::report::{DiskCell, DiskReport};
-use super::spec::{Part, Phase};
+use super::report::{Bounds, DiskCell, DiskReport};
+use super::spec::{Part, Phase, Spec};
 use crate::page::{date, figure};
 use crate::spread::Spread;
 
 /// The page. Writing to a string cannot fail, here and below.
 pub fn disk_markdown(report: &DiskReport) -> String {
     let mut out = String::new();
+    let title = title(report);
     let kind = if report.quick { "**A quick run: its numbers mean nothing.** " } else { "" };
     let _ = write!(
         out,
-        "# More data than memory, on a disk\n\nWritten by `tembo-lab bench disk`; not by hand. {}: {}.\n{kind}Each contender has {} MiB of memory: {}.\n\n",
+        "# {title}\n\nWritten by `tembo-lab bench disk`; not by hand. {}: {}.\n{kind}Each contender has {} MiB of memory: {}.\n\n",
         date(report.time_s),
         report.machine,
         report.memory >> 20,
         report.limit,
     );
+    if let Some(extent) = extent(report) {
+        let _ = write!(out, "{extent}\n\n");
+    }
     out.push_str(HEAD);
+    missed(&mut out, report);
     for group in groups(&report.cells) {
         section(&mut out, &group);
     }
@@ -28,7 +33,41 @@ pub fn disk_markdown(report: &DiskReport) -> String {
     out
 }
 
-const HEAD: &str = "Keys have 16 bytes, values are random bytes, each commit is synced before it returns, one thread calls. Contenders alternate; a number is the median of the rounds (least–greatest). Bytes are those that the disk counts (`/sys/dev/block/*/stat`), whatever else uses it; in brackets those that the kernel counts for the process (`/proc/PID/io`), without what the file system adds, and of large folios more than is written. `*`: the time was over before all was done, so the rate is of what was done; what a load has left is then put in the order of the keys, unmeasured, so that all that follows is over all records. A get is measured when it has gone on for half of its time. Latencies are of what one caller waits for: an operation, or a commit of 200.\n";
+/// What the page is about, with its sizes.
+fn title(report: &DiskReport) -> String {
+    let ratios = report.cells.iter().map(|cell| cell.ratio);
+    let largest = ratios.fold(0.0, f64::max);
+    let memory = report.memory >> 20;
+    match largest > 0.0 {
+        true => format!(
+            "Stores of up to {} MiB in {memory} MiB of memory, on a disk",
+            figure(largest * memory as f64)
+        ),
+        false => format!("Stores in {memory} MiB of memory, on a disk"),
+    }
+}
+
+/// How much was done, in a sentence.
+fn extent(report: &DiskReport) -> Option<String> {
+    let Bounds { seconds, load_seconds } = report.bounds?;
+    let rounds = report.cells.iter().map(|cell| cell.round).max().unwrap_or_default();
+    let rounds = if rounds == 1 { "One round".into() } else { format!("{rounds} rounds") };
+    Some(format!(
+        "{rounds}; a phase lasts {seconds} s, a load at most {load_seconds} s and then, in the order of the keys, {} s.",
+        Spec::FILL * load_seconds
+    ))
+}
+
+fn missed(out: &mut String, report: &DiskReport) {
+    if !report.missed.is_empty() {
+        out.push_str("\nNot measured:\n\n");
+    }
+    for what in &report.missed {
+        let _ = writeln!(out, "- {what}");
+    }
+}
+
+const HEAD: &str = "Keys have 16 bytes, values are random bytes, each commit is synced before it returns, one thread calls. Contenders alternate; a number is the median of the rounds (least–greatest). Bytes are those that the disk counts (`/sys/dev/block/*/stat`), whatever else uses it; in brackets those that the kernel counts for the process (`/proc/PID/io`), without what the file system adds, and of large folios more than is written. `*`: the time was over before all was done, so the rate is of what was done; what a load has left is then put in the order of the keys (*fill*), within a bound of its own; where that was too short as well, it is said below the table how many records were there. A get is measured when it has gone on for half of its time. Latencies are of what one caller waits for: an operation, or a commit of 200.\n";
 
 /// Cells that belong into one table.
 fn groups(cells: &[DiskCell]) -> Vec<Vec<&DiskCell>> {
@@ -243,6 +282,13 @@ fn figures(out: &mut String, group: &[&DiskCell]) {
 
 fn failures(out: &mut String, group: &[&DiskCell]) {
     for cell in group {
+        if let Some(count) = cell.partly_loaded() {
+            let _ = write!(
+                out,
+                "\nRound {}, {}: **{count} of {} records were loaded within the bound**; its other numbers are over these.\n",
+                cell.round, cell.title, cell.records
+            );
+        }
         if let Some(why) = &cell.failure {
             let _ = write!(out, "\nRound {}, {}: {why}.\n", cell.round, cell.title);
         }
@@ -260,5 +306,67 @@ fn settings(out: &mut String, cells: &[DiskCell]) {
     rows.dedup();
     for (title, value_size, settings) in rows {
         let _ = writeln!(out, "| {title} | {value_size} B | {settings} |");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::traffic::Traffic;
+    use super::*;
+    use crate::machine::Machine;
+    use crate::outcome::Latency;
+
+    fn phase(name: &str, operations: u64) -> Phase {
+        Phase {
+            name: name.into(),
+            operations,
+            seconds: 1.0,
+            is_cut: true,
+            latency: Latency { median_ns: 1, p99_ns: 2, p999_ns: 3, max_ns: 4 },
+            payload_written: 0,
+            traffic: Traffic::default(),
+            disk: None,
+        }
+    }
+
+    fn cell(phases: Vec<Phase>) -> DiskCell {
+        DiskCell {
+            part: Part::Table,
+            contender: "lmdb".into(),
+            title: "LMDB".into(),
+            value_size: 1024,
+            ratio: 8.0,
+            records: 1000,
+            round: 1,
+            command: String::new(),
+            settings: Vec::new(),
+            phases,
+            figures: Vec::new(),
+            failure: None,
+        }
+    }
+
+    fn page(cell: DiskCell) -> String {
+        let bounds = Some(Bounds { seconds: 3.0, load_seconds: 10.0 });
+        let (limit, missed) = ("a group".into(), vec!["fjall: gone".into()]);
+        let (machine, cells) = (Machine::this(), vec![cell]);
+        let (time_s, quick, memory) = (0, false, 64 << 20);
+        disk_markdown(&DiskReport { machine, time_s, quick, memory, limit, bounds, cells, missed })
+    }
+
+    #[test]
+    fn a_page_says_how_much_was_done_and_what_was_not() {
+        let page = page(cell(vec![phase("load", 300), phase("fill", 200), phase("scan", 7)]));
+        assert!(page.starts_with("# Stores of up to 512 MiB in 64 MiB of memory, on a disk\n"));
+        assert!(page.contains("\nOne round; a phase lasts 3 s, a load at most 10 s and then"));
+        assert!(page.contains("\nNot measured:\n\n- fjall: gone\n"));
+        let partly = "Round 1, LMDB: **500 of 1000 records were loaded within the bound**";
+        assert!(page.contains(partly), "{page}");
+    }
+
+    #[test]
+    fn what_is_loaded_wholly_or_only_opened_is_not_called_partly_loaded() {
+        assert_eq!(cell(vec![phase("load", 300), phase("fill", 700)]).partly_loaded(), None);
+        assert_eq!(cell(vec![phase("100 gets", 100)]).partly_loaded(), None);
     }
 }

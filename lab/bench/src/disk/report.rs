@@ -18,8 +18,23 @@ pub struct DiskReport {
     pub memory: u64,
     /// What limits it to these.
     pub limit: String,
+    /// How long phases were. `None`: of a report that is older than this.
+    #[serde(default)]
+    pub bounds: Option<Bounds>,
     /// Each contender in each cell and round.
     pub cells: Vec<DiskCell>,
+    /// What was asked for and is in no cell, and why.
+    #[serde(default)]
+    pub missed: Vec<String>,
+}
+
+/// Where phases end though not everything is done.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Of a phase.
+    pub seconds: f64,
+    /// Of a load in random order.
+    pub load_seconds: f64,
 }
 
 /// One contender in one cell of one round.
@@ -52,6 +67,13 @@ pub struct DiskCell {
 }
 
 impl DiskCell {
+    /// How many records were loaded, if not all.
+    pub(super) fn partly_loaded(&self) -> Option<u64> {
+        let loads = self.phases.iter().filter(|phase| phase.is_load());
+        let count = loads.clone().map(|phase| phase.operations).sum();
+        (loads.count() > 0 && count < self.records).then_some(count)
+    }
+
     /// Whether it is what `other` is to be: the same command, contender and round; and was measured to its end.
     pub(super) fn replaces(&self, other: &DiskCell) -> bool {
         let is_same = self.is_of(other) && self.command == other.command;

@@ -12,7 +12,7 @@ use rustix::fs::statfs;
 use super::contender;
 use super::dataset::KEY_SIZE;
 use super::group::Group;
-use super::report::{DiskCell, DiskReport};
+use super::report::{Bounds, DiskCell, DiskReport};
 use super::spec::{Event, Part, Spec};
 use crate::machine::Machine;
 use crate::{Error, Watch};
@@ -42,6 +42,8 @@ pub struct DiskConfig {
     pub load_seconds: f64,
     /// Where keys and orders come from.
     pub seed: u64,
+    /// No cell is begun later than this after the start.
+    pub within: Option<Duration>,
     /// So few records that everything is over in seconds.
     pub quick: bool,
     /// The binary that has [`disk_cell`](super::disk_cell), and the words before its argument.
@@ -66,7 +68,7 @@ const CHURN_RATIO: f64 = 2.0;
 const YCSB_VALUE_SIZE: usize = 1000;
 
 /// What a process may take beyond its phases, in seconds.
-const PATIENCE: f64 = 300.0;
+const PATIENCE: f64 = 120.0;
 
 /// How long a process goes on writing before it is killed.
 const UNTIL_KILLED: Duration = Duration::from_secs(2);
@@ -106,13 +108,13 @@ impl DiskConfig {
         self.value_sizes.iter().flat_map(with).collect()
     }
 
-    /// Contenders that take part, another one first in each round.
-    fn contenders(&self, shape: Shape, round: u32) -> Vec<&str> {
+    /// Contenders that take part, another one first for each shape and round.
+    fn contenders(&self, shape: Shape, shift: usize) -> Vec<&str> {
         let is_fit = |name: &&str| contender::is_server(name) == (shape.part == Part::Server);
         let mut all: Vec<&str> =
             self.contenders.iter().map(String::as_str).filter(is_fit).collect();
         let count = all.len().max(1);
-        all.rotate_left(round as usize % count);
+        all.rotate_left(shift % count);
         all
     }
 
@@ -163,7 +165,16 @@ pub fn disk(
             "no memory group could be made ({error}): the caches of contenders are limited, the system's cache of pages is not"
         ),
     };
-    let mut run = Run { config, group: made.ok(), watch, done, keep, cells: Vec::new() };
+    let mut run = Run {
+        config,
+        group: made.ok(),
+        begun: Instant::now(),
+        watch,
+        done,
+        keep,
+        cells: Vec::new(),
+        missed: Vec::new(),
+    };
     let ended = run.all();
     run.end_all();
     match ended {
@@ -171,44 +182,66 @@ pub fn disk(
         Err(error) => return Err(error),
     }
     let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let DiskConfig { quick, memory, .. } = *config;
-    Ok(DiskReport { machine: Machine::this(), time_s, quick, memory, limit, cells: run.cells })
+    let DiskConfig { quick, memory, seconds, load_seconds, .. } = *config;
+    let bounds = Some(Bounds { seconds, load_seconds });
+    let Run { cells, missed, .. } = run;
+    Ok(DiskReport { machine: Machine::this(), time_s, quick, memory, limit, bounds, cells, missed })
 }
 
 struct Run<'r, 'w> {
     config: &'r DiskConfig,
     group: Option<Group>,
+    begun: Instant,
     watch: &'r mut Watch<'w>,
     /// Cells of a run that was interrupted.
     done: Vec<DiskCell>,
     keep: &'r mut dyn FnMut(&[DiskCell]),
     cells: Vec<DiskCell>,
+    /// What was asked for and is in no cell, and why.
+    missed: Vec<String>,
 }
 
 impl Run<'_, '_> {
     fn all(&mut self) -> Result<(), Error> {
-        let shapes = self.config.shapes();
-        for round in 0..self.config.rounds {
-            for &shape in &shapes {
-                for name in self.config.contenders(shape, round) {
-                    let mut cell = self.empty(shape, name, round + 1);
-                    if let Some(done) = self.done.iter().find(|done| done.replaces(&cell)) {
-                        self.cells.push(done.clone());
-                        continue;
-                    }
-                    match self.measure(&mut cell) {
-                        Err(Error::Stopped) => return Err(Error::Stopped),
-                        Err(error) => cell.failure = Some(error.reason()),
-                        Ok(()) => {}
-                    }
-                    if cell.failure.as_deref() != Some(ABSENT) {
-                        self.cells.push(cell);
-                        (self.keep)(&self.cells);
-                    }
+        let config = self.config;
+        for round in 0..config.rounds {
+            for (number, shape) in config.shapes().into_iter().enumerate() {
+                for name in config.contenders(shape, round as usize + number) {
+                    self.one(self.empty(shape, name, round + 1))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Measures a cell, unless that was done before, or it is too late.
+    fn one(&mut self, mut cell: DiskCell) -> Result<(), Error> {
+        if let Some(done) = self.done.iter().find(|done| done.replaces(&cell)) {
+            self.cells.push(done.clone());
+            return Ok(());
+        }
+        if self.config.within.is_some_and(|within| self.begun.elapsed() >= within) {
+            self.miss(format!("{}: the time of the run was over", label(&cell)));
+            return Ok(());
+        }
+        match self.measure(&mut cell) {
+            Err(Error::Stopped) => return Err(Error::Stopped),
+            Err(error) => cell.failure = Some(error.reason()),
+            Ok(()) => {}
+        }
+        if cell.failure.as_deref() == Some(ABSENT) {
+            self.miss(format!("{}: this build does not have it", cell.title));
+        } else {
+            self.cells.push(cell);
+            (self.keep)(&self.cells);
+        }
+        Ok(())
+    }
+
+    fn miss(&mut self, what: String) {
+        if !self.missed.contains(&what) {
+            self.missed.push(what);
+        }
     }
 
     fn empty(&self, shape: Shape, name: &str, round: u32) -> DiskCell {

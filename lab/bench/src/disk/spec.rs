@@ -60,6 +60,11 @@ pub(super) struct Spec {
     pub(super) is_reopened: bool,
 }
 
+impl Spec {
+    /// How many times as long as a load what that has left may take.
+    pub(super) const FILL: f64 = 2.0;
+}
+
 /// What the process says, a line each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -98,6 +103,15 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// Of a load in random order, and of one of what that has left.
+    pub(super) const LOAD: &str = "load";
+    pub(super) const FILL: &str = "fill";
+
+    /// Whether it puts records that were not there.
+    pub(super) fn is_load(&self) -> bool {
+        [Phase::LOAD, Phase::FILL].contains(&&self.name[..])
+    }
+
     /// Operations a second.
     pub fn rate(&self) -> f64 {
         self.operations as f64 / self.seconds.max(1e-9)

@@ -15,6 +15,9 @@ use crate::ycsb::{Act, Stream, Workload};
 /// Puts in a commit where several are committed together.
 pub(super) const BATCH: u64 = 200;
 
+/// Bytes of the values that are filled in together, if these are more puts than in another commit.
+const FILL_BYTES: u64 = 1 << 20;
+
 /// Entries of a scan.
 const SCAN: u64 = 1000;
 
@@ -69,7 +72,7 @@ impl<'c> Worker<'c> {
 
     /// Puts all records in random order.
     pub(super) fn load(&mut self, seconds: f64) -> Result<Phase, Error> {
-        let (mut meter, mut batch) = (self.meter("load", seconds)?, Batch::default());
+        let (mut meter, mut batch) = (self.meter(Phase::LOAD, seconds)?, Batch::default());
         while self.loaded < self.data.count && !meter.is_over() {
             let numbers = self.loaded..(self.loaded + BATCH).min(self.data.count);
             for number in numbers.clone() {
@@ -83,9 +86,10 @@ impl<'c> Worker<'c> {
 
     /// Puts what a load that was cut has left, in the order of the keys, which every store does faster.
     pub(super) fn fill(&mut self, seconds: f64) -> Result<Phase, Error> {
-        let (mut meter, mut batch) = (self.meter("fill", seconds)?, Batch::default());
+        let (mut meter, mut batch) = (self.meter(Phase::FILL, seconds)?, Batch::default());
+        let together = (FILL_BYTES / self.value_size as u64).clamp(BATCH, 10 * BATCH);
         while self.filled < self.data.count && !meter.is_over() {
-            let ranks = self.filled..(self.filled + 10 * BATCH).min(self.data.count);
+            let ranks = self.filled..(self.filled + together).min(self.data.count);
             for rank in ranks.clone() {
                 let number = self.shuffle.number_of(rank);
                 if number >= self.loaded {

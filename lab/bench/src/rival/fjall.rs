@@ -26,7 +26,8 @@ impl Fjall {
         let mut options = KeyspaceCreateOptions::default();
         let mut settings = Vec::new();
         if let Some(share) = share {
-            let (cache, memtable) = (share.memory / 4, (share.memory / 8).min(64 << 20));
+            // Several memtables may wait to be written: with an eighth each it was killed for want of memory.
+            let (cache, memtable) = (share.memory / 4, (share.memory / 16).min(64 << 20));
             builder = builder.cache_size(cache);
             options = options.max_memtable_size(memtable);
             settings.push(format!("cache_size={cache}"));

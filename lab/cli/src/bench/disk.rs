@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use parse_size::Config;
@@ -21,7 +22,7 @@ pub(super) struct Args {
     #[arg(long)]
     force: bool,
     /// Memory of a contender, in bytes or with K, M, G (powers of 1024); at least 64M
-    #[arg(long, value_parser = size, default_value = "256M", value_name = "SIZE")]
+    #[arg(long, value_parser = size, default_value = "64M", value_name = "SIZE")]
     memory: u64,
     /// Parts, with commas between: table, ycsb, churn, restart, server
     #[arg(long, value_delimiter = ',', value_parser = part, default_values = parts())]
@@ -36,14 +37,17 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', value_parser = contender, default_values = tembo_bench::disk_contenders())]
     contenders: Vec<String>,
     /// Rounds, each with stores of its own
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds of a phase
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Seconds of a load; what is left is then put in the order of the keys, unmeasured
-    #[arg(long, default_value_t = 120.0)]
+    /// Seconds of a load; what is left is then put in the order of the keys, within twice as long
+    #[arg(long, default_value_t = 10.0)]
     load_seconds: f64,
+    /// Begins no cell later than so many minutes after the start; what is left out is named on the page
+    #[arg(long, value_name = "MINUTES")]
+    within: Option<f64>,
     /// Where keys and orders come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -120,8 +124,9 @@ impl Args {
         if self.values.iter().any(|size| !(VALUE_MIN..=1 << 20).contains(size)) {
             return Some("--values are 8 to 1M");
         }
-        if !self.ratios.iter().chain([&self.seconds, &self.load_seconds]).all(is_size) {
-            return Some("--ratios, --seconds and --load-seconds are above 0");
+        let times = [&self.seconds, &self.load_seconds].into_iter().chain(&self.within);
+        if !self.ratios.iter().chain(times).all(is_size) {
+            return Some("--ratios, --seconds, --load-seconds and --within are above 0");
         }
         None
     }
@@ -177,6 +182,7 @@ impl Args {
             seconds,
             load_seconds,
             seed: self.seed,
+            within: self.within.map(|minutes| Duration::from_secs_f64(60.0 * minutes.min(1e6))),
             quick,
             cell: (lab, [&words[..], &[tembo]].concat()),
             command,

@@ -28,8 +28,8 @@ pub struct DeviceOptions {
     /// Whether a write beyond the end makes it longer; else such a write is [`Error::OutOfRange`].
     pub grows: bool,
     /// Blocks in a run: a power of two, of at most [`RUN_SIZE_MAX`](crate::RUN_SIZE_MAX) bytes; 1: there are no runs. An
-    /// [`Array::write`] of all blocks of a run stores them as one object with one entry of the index, which takes half the
-    /// time or less. A later write to some of them lies over it, and the space of what is below is free when the whole run is
+    /// [`Array::write`] of all blocks of a run stores them as one object with one entry of the index, which takes less
+    /// time. A later write to some of them lies over it, and the space of what is below is free when the whole run is
     /// written again, or discarded: a device may take up to twice its length. Transactions that write to such a device
     /// commit alone.
     pub run_blocks: usize,

@@ -60,8 +60,8 @@ struct Shape {
     /// Bytes in a block: a power of two from 512 to 65,536; a write to a part of a block writes all of it
     #[arg(long, value_parser = bytes::parse, default_value = "4096", value_name = "SIZE")]
     block_size: u64,
-    /// Bytes of blocks that are stored as one where they are written together, up to 256K: large writes take half the time or
-    /// less, and the device up to twice its length. No more than a block: none are
+    /// Bytes of blocks that are stored as one where they are written together, up to 256K: large writes take less time, and the
+    /// device up to twice its length. No more than a block: none are
     #[arg(long, value_parser = bytes::parse, default_value = "32K", value_name = "SIZE")]
     run_size: u64,
     /// A write beyond the end is an error; else it makes the device longer

@@ -33,7 +33,8 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::volatile(&Options::new().size(8 << 20)).unwrap();
         let array = Array::open(&store).unwrap();
-        let options = DeviceOptions { len: LEN, grows: false, ..DeviceOptions::default() };
+        let options =
+            DeviceOptions { len: LEN, grows: false, run_blocks: 8, ..DeviceOptions::default() };
         let disk = array.create("disk", options).unwrap();
         array.create("other", options).unwrap();
         array.write(&disk, 8192, &[9; 4096], Durability::Strict).unwrap();

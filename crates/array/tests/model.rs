@@ -246,6 +246,24 @@ impl Pending {
     }
 }
 
+/// A write by itself, perhaps of whole runs; the blocks that it is of.
+fn write_alone(
+    random: &mut Random,
+    array: &Array,
+    device: &Device,
+    bytes: &mut Vec<u8>,
+) -> Vec<u64> {
+    let offset = random.below(bytes.len() / BLOCK / RUN) * RUN * BLOCK;
+    let mut data = random.bytes(BLOCK);
+    data.truncate(bytes.len() - offset);
+    let offset = offset as u64;
+    array.write(device, offset, &data, Durability::Buffered).unwrap();
+    let size = BLOCK as u64;
+    let blocks = offset / size..(offset + data.len() as u64).div_ceil(size);
+    model(&Op::Write(offset, data), bytes);
+    blocks.collect()
+}
+
 fn transactions_beside_each_other(kind: IndexKind, seed: u64, run_blocks: usize) {
     println!("seed {seed}");
     let random = &mut Random(seed);
@@ -288,16 +306,8 @@ fn transactions_beside_each_other(kind: IndexKind, seed: u64, run_blocks: usize)
                 history.push((bytes.clone(), blocks));
             }
             2 => {
-                // A write by itself: whole runs among them.
-                let offset = random.below(len / BLOCK / RUN) * RUN * BLOCK;
-                let mut data = random.bytes(BLOCK);
-                data.truncate(len - offset);
-                let offset = offset as u64;
-                array.write(&device, offset, &data, Durability::Buffered).unwrap();
-                let size = BLOCK as u64;
-                let blocks = offset / size..(offset + data.len() as u64).div_ceil(size);
-                model(&Op::Write(offset, data), &mut bytes);
-                history.push((bytes.clone(), blocks.collect()));
+                let blocks = write_alone(random, &array, &device, &mut bytes);
+                history.push((bytes.clone(), blocks));
             }
             _ if !pending.is_empty() => {
                 let at = random.below(pending.len());

@@ -67,11 +67,12 @@ pub struct DiskCell {
 }
 
 impl DiskCell {
-    /// How many records were loaded, if not all.
+    /// How many records were loaded, if not all, and nothing failed.
     pub(super) fn partly_loaded(&self) -> Option<u64> {
         let loads = self.phases.iter().filter(|phase| phase.is_load());
         let count = loads.clone().map(|phase| phase.operations).sum();
-        (loads.count() > 0 && count < self.records).then_some(count)
+        let was_loaded = loads.count() > 0 && self.failure.is_none();
+        (was_loaded && count < self.records).then_some(count)
     }
 
     /// Whether it is what `other` is to be: the same command, contender and round; and was measured to its end.

@@ -61,7 +61,7 @@ impl ListKind {
     }
 }
 
-/// Who may do what.
+/// What the owner, named users, groups and all others may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessList {
     owner: u16,
@@ -199,6 +199,9 @@ pub(crate) fn follow<A: Writes>(records: &mut Records<A>, inode: &Inode) -> Resu
     Ok(())
 }
 
+/// The name of a list, and the list.
+pub(crate) type Inherited = (&'static [u8], Vec<u8>);
+
 /// What an inode inherits that is made in a directory: its permissions lose what the directory's default list does not give, or
 /// without one what `umask` takes; its lists are returned, and counted. `None` of a mask: it inherits nothing.
 pub(crate) fn inherit<A: Reads>(
@@ -206,7 +209,7 @@ pub(crate) fn inherit<A: Reads>(
     directory: &Inode,
     umask: Option<u16>,
     inode: &mut Inode,
-) -> Result<Vec<(&'static [u8], Vec<u8>)>, Error> {
+) -> Result<Vec<Inherited>, Error> {
     let (Some(umask), true) = (umask, inode.kind != FileKind::Symlink) else {
         return Ok(Vec::new());
     };

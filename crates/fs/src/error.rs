@@ -1,6 +1,6 @@
 //! What can go wrong in a file system.
 
-use crate::inode::Time;
+use crate::time::Time;
 
 /// Errors of a file system. But for [`Error::Store`] and [`Error::Damaged`], nothing has changed after one.
 #[derive(Debug, thiserror::Error)]

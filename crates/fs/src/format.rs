@@ -135,7 +135,7 @@ const _: () = assert!(size_of::<AccessListHead>() == 4);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct AccessListEntry {
-    /// Whom it is about.
+    /// What it is about.
     pub(crate) tag: U16,
     /// Read 4, write 2, execute 1.
     pub(crate) permissions: U16,

@@ -12,11 +12,12 @@ use crate::diff::{self, Difference};
 use crate::format::{
     DATA_SPACE, MAGIC, PieceKeys, SUPERBLOCK_TAG, Superblock, TREE_SPACE, VERSION, number_in,
 };
-use crate::inode::{FileKind, Inode, Time};
+use crate::inode::{FileKind, Inode};
 use crate::names::New;
 use crate::open_files::{OpenFiles, Unlinking};
 use crate::point::Point;
 use crate::records::{Changing, Layout};
+use crate::time::Time;
 use crate::timeline::{Timeline, Written};
 use crate::tree::{AnyTreeMut, Tree, TreeMut};
 use crate::{Error, names, timeline};

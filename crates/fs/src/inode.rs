@@ -2,15 +2,7 @@
 
 use crate::Error;
 use crate::format::{InodeRecord, TimeRecord};
-
-/// A point in time, since 1970.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Time {
-    /// Whole seconds.
-    pub seconds: i64,
-    /// And nanoseconds, below 10⁹.
-    pub nanoseconds: u32,
-}
+use crate::time::Time;
 
 /// What an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::access::{Reads, Writes};
-use crate::access_list::inherit;
+use crate::access_list::{Inherited, inherit};
 use crate::bounds::{LINKS_MAX, NAME_LEN_MAX, ROOT, is_name};
 use crate::data::drop_pieces;
 use crate::inode::{FileKind, Inode};
@@ -160,7 +160,7 @@ pub(crate) fn create_unnamed<A: Writes>(
 fn put_lists<A: Writes>(
     records: &mut Records<A>,
     inode: &Inode,
-    lists: &[(&[u8], Vec<u8>)],
+    lists: &[Inherited],
 ) -> Result<(), Error> {
     lists.iter().try_for_each(|(name, list)| records.put_attribute(inode.number, name, list))
 }

@@ -1,6 +1,6 @@
 //! A point in time, and what was there.
 
-use crate::inode::Time;
+use crate::time::Time;
 
 /// A version, and the time of the last change in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,9 +14,10 @@ use crate::format::{
     CookieRecord, InodeRecord, NameRecord, PieceKey, PieceKeys, PointRecord, attribute_key,
     cookie_key, inode_key, name_key, number_in, orphan_key, point_in, point_key,
 };
-use crate::inode::{FileKind, Inode, Time};
+use crate::inode::{FileKind, Inode};
 use crate::open_files::Unlinking;
 use crate::point::Point;
+use crate::time::Time;
 
 /// The keyspaces of a file system, and the size of its pieces.
 #[derive(Clone, Copy, Debug)]

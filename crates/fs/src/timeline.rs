@@ -17,9 +17,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 use crate::access::{Reads, Writes};
-use crate::inode::Time;
 use crate::point::Point;
 use crate::records::Records;
+use crate::time::Time;
 
 /// Points that are kept.
 const POINTS_MAX: usize = 1024;

@@ -6,7 +6,7 @@ use tembo_kv::{Durability, Isolation, Snapshot, Transaction};
 
 use crate::Error;
 use crate::fs::Fs;
-use crate::inode::Time;
+use crate::time::Time;
 use crate::tree::{AnyTreeMut, Tree};
 use crate::watched::{Touched, Watched};
 

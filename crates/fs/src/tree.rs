@@ -6,9 +6,10 @@ use crate::allocate::{Allocate, allocate, copy_range};
 use crate::attributes::{self, Condition};
 use crate::bounds::{ROOT, TARGET_LEN_MAX};
 use crate::data;
-use crate::inode::{FileKind, Inode, Time};
+use crate::inode::{FileKind, Inode};
 use crate::names::{self, New, Rename};
 use crate::records::{Changing, Entry, Layout, Records};
+use crate::time::Time;
 use crate::{Error, check};
 
 /// A file system at one version, to be read.

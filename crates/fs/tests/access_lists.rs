@@ -1,5 +1,5 @@
 //! Access control lists against a model of POSIX 1003.1e (draft 17): what is made inherits, permissions and lists say the same.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 
@@ -144,7 +144,7 @@ fn make(fs: &Fs, parent: u64, serial: usize, file: &File, umask: u16) -> u64 {
     let name = format!("{serial}");
     let made = change(fs, |tree| match kind {
         FileKind::Symlink => tree.symlink(parent, name.as_bytes(), b"target", &new),
-        _ if serial % 7 == 0 && kind == FileKind::Regular => {
+        _ if serial.is_multiple_of(7) && kind == FileKind::Regular => {
             let made = tree.create_unnamed(parent, &new)?;
             tree.link(made.number, parent, name.as_bytes())
         }

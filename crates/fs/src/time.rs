@@ -1,13 +1,20 @@
-//! Times as text: those of RFC 3339, in UTC.
+//! A time, and how it is written: as RFC 3339 has it, in UTC.
 
 use std::fmt;
 
-use crate::inode::Time;
+/// A point in time, since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Time {
+    /// Whole seconds.
+    pub seconds: i64,
+    /// And nanoseconds, below 10⁹.
+    pub nanoseconds: u32,
+}
 
 const DAY: i64 = 24 * 60 * 60;
 
 /// Days of 400 years, after which the calendar is the same again.
-const DAYS_OF_ERA: i64 = 146_097;
+const DAYS_OF_CYCLE: i64 = 146_097;
 
 /// Days from the first of March of the year 0 to the first of January 1970.
 const DAYS_BEFORE: i64 = 719_468;
@@ -15,21 +22,21 @@ const DAYS_BEFORE: i64 = 719_468;
 /// Days since 1970 of a date. Years begin with March, so that the day that leap years have more is their last.
 fn days((year, month, day): (i64, i64, i64)) -> i64 {
     let year = year - i64::from(month <= 2);
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let (cycle, of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * DAYS_OF_ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - DAYS_BEFORE
+    cycle * DAYS_OF_CYCLE + of_cycle * 365 + of_cycle / 4 - of_cycle / 100 + of_year - DAYS_BEFORE
 }
 
 /// Year, month and day of a day since 1970.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_BEFORE;
-    let (era, of_era) = (days.div_euclid(DAYS_OF_ERA), days.rem_euclid(DAYS_OF_ERA));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let (cycle, of_cycle) = (days.div_euclid(DAYS_OF_CYCLE), days.rem_euclid(DAYS_OF_CYCLE));
+    let year = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
+    let of_year = of_cycle - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month, day)
+    (cycle * 400 + year + i64::from(month <= 2), month, day)
 }
 
 /// Takes a number of so many digits and what follows it.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tembo_heap::{Error, HeapFile, Persist, PoolOptions, Ptr};
+use tembo_pmem::SyncPolicy;
 
 use crate::server::run;
 use crate::{json, text};
@@ -103,33 +104,37 @@ fn a_heap_is_compacted() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let pool = folder.path().join("heap.pool");
     make(&pool);
-    let file = HeapFile::open(&pool, &PoolOptions::default()).unwrap();
+    let mut options = PoolOptions::default();
+    options.region.sync = SyncPolicy::Os;
+    let file = HeapFile::open(&pool, &options).unwrap();
     file.enter(|heap| {
         heap.sweep().unwrap();
         let rack = heap.root::<Rack<'_>>().unwrap().unwrap();
-        // All books, and then most of them less: one of ten that lie in a row stays.
-        heap.atomic(|tx| {
-            for number in 4..=60_000 {
-                let next = tx.get(&rack, Rack::FIRST)?;
-                let book = tx.alloc(Book { number, next })?;
-                tx.set(&rack, Rack::FIRST, Some(book))?;
-            }
-            Ok::<_, Error>(())
-        })
-        .unwrap();
-        heap.atomic(|tx| {
-            let mut at = tx.get(&rack, Rack::FIRST)?;
-            while let Some(book) = at {
-                let mut next = tx.get(&book, Book::NEXT)?;
-                for _ in 0..9 {
-                    next = next.map(|next| tx.get(&next, Book::NEXT)).transpose()?.flatten();
+        for batch in 0..60 {
+            heap.atomic(|tx| {
+                for number in 0..1000 {
+                    let next = tx.get(&rack, Rack::FIRST)?;
+                    let book = tx.alloc(Book { number: 4 + 1000 * batch + number, next })?;
+                    tx.set(&rack, Rack::FIRST, Some(book))?;
                 }
-                tx.set(&book, Book::NEXT, next.clone())?;
-                at = next;
-            }
-            Ok::<_, Error>(())
-        })
-        .unwrap();
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+        }
+        // Most of them less: one of ten that lie in a row stays.
+        let mut at = heap.atomic(|tx| tx.get(&rack, Rack::FIRST)).unwrap();
+        while let Some(book) = at {
+            at = heap
+                .atomic(|tx| {
+                    let mut next = tx.get(&book, Book::NEXT)?;
+                    for _ in 0..9 {
+                        next = next.map(|next| tx.get(&next, Book::NEXT)).transpose()?.flatten();
+                    }
+                    tx.set(&book, Book::NEXT, next.clone())?;
+                    Ok::<_, Error>(next)
+                })
+                .unwrap();
+        }
     });
     file.close().unwrap();
     let before = numbers(&pool);

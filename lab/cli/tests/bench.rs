@@ -76,7 +76,7 @@ fn a_disk_bench_names_what_it_has_not_measured() {
     let output = run(&[&words[..], &chosen].concat());
     assert!(output.status.success(), "{output:?}");
     let page = std::fs::read_to_string(folder.path().join("disk-quick.md")).unwrap();
-    let line = "- round 1: churn, 1024 B × 2, Tembo, NV-Tree: the time of the run was over";
+    let line = "- round 1: churn, 1024 B × 2, Tembo: the time of the run was over";
     assert!(page.contains("Not measured:") && page.contains(line), "{page}");
     let report = std::fs::read(folder.path().join("disk-quick.json")).unwrap();
     let report = serde_json::from_slice::<Value>(&report).unwrap();

@@ -4,10 +4,12 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tembo_pmem::{DomainRequest, Error, HEADER_SIZE, Region, RegionOptions, SyncPolicy};
 
 const CHILD: &str = "TEMBO_TEST_STRAY_STORE";
+const FOLDER: &str = "TEMBO_TEST_STRAY_FOLDER";
 const SIGSEGV: i32 = 11;
 
 fn options(domain: DomainRequest, protect: bool) -> RegionOptions {
@@ -32,11 +34,25 @@ fn get(region: &Region, at: u64) -> u64 {
     region.words(at, 1).unwrap()[0].load()
 }
 
-/// Where the pool of a test lies.
+/// One test at a time: a child has the files of all until it is another program.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the pools of a test lie, or of the test of which this process is a child.
+fn folder() -> PathBuf {
+    let own = || std::env::temp_dir().join(format!("tembo-protection-{}", std::process::id()));
+    std::env::var(FOLDER).map_or_else(|_| own(), PathBuf::from)
+}
+
+/// Where a pool of a test lies.
 fn path(name: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("tembo-protection-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    dir.join("pool")
+    let folder = folder().join(name);
+    // What an earlier one has left.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join("pool")
 }
 
 fn region(name: &str, domain: DomainRequest, protect: bool) -> Region {
@@ -74,12 +90,14 @@ fn a_stray_store_ends_a_process_that_is_protected_and_no_other() {
     if let Ok(kind) = std::env::var(CHILD) {
         return stray(&kind);
     }
+    let _turn = turn();
     for (name, _) in KINDS {
         for protection in ["protected", "open"] {
             let child = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "a_stray_store_ends_a_process_that_is_protected_and_no_other"])
                 .arg("--nocapture")
                 .env(CHILD, format!("{name}-{protection}"))
+                .env(FOLDER, folder())
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&child.stdout);
@@ -89,10 +107,12 @@ fn a_stray_store_ends_a_process_that_is_protected_and_no_other() {
             assert_eq!((signal, has_stored), wanted, "{name}, {protection}: {child:?}");
         }
     }
+    std::fs::remove_dir_all(folder()).unwrap();
 }
 
 #[test]
 fn sections_store_side_by_side_in_a_region_that_grows() {
+    let _turn = turn();
     for (name, domain) in KINDS {
         let name = format!("{name}-grown");
         let region = match name.as_str() {
@@ -121,10 +141,12 @@ fn sections_store_side_by_side_in_a_region_that_grows() {
         // Two for each section that was open alone.
         assert!((4..=2 * 803).contains(&calls) && calls % 2 == 0, "{calls}");
     }
+    std::fs::remove_dir_all(folder()).unwrap();
 }
 
 #[test]
 fn a_page_gets_its_lines_of_the_log_while_it_is_protected() {
+    let _turn = turn();
     let path = path("replayed");
     let options = options(DomainRequest::Logged, true);
     let format = |_: &Region| Ok::<(), Error>(());
@@ -140,4 +162,5 @@ fn a_page_gets_its_lines_of_the_log_while_it_is_protected() {
         assert_eq!(get(&region, HEADER_SIZE + 4096 * page), page);
     }
     region.close().unwrap();
+    std::fs::remove_dir_all(folder()).unwrap();
 }

@@ -67,8 +67,8 @@ pub struct Region {
     memory: Option<u64>,
     /// The process that may use the file.
     process: Process,
-    /// Sections are windows of a protected mapping.
-    is_protected: bool,
+    /// A section has room in the log, or is a window of a protected mapping.
+    tracks_sections: bool,
 }
 
 /// What a region is made of.
@@ -113,17 +113,15 @@ pub struct Section<'r> {
 impl Drop for Section<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Backend::Logged(logged) = &self.region.backend {
-            logged.end_section();
-        }
-        if self.region.is_protected {
-            self.region.mapping.close_window();
+        if self.region.tracks_sections {
+            self.region.end_section();
         }
     }
 }
 
 impl Region {
     fn new(parts: Parts, options: &RegionOptions) -> Region {
+        let tracks_sections = matches!(parts.backend, Backend::Logged(_));
         Region {
             base: parts.mapping.base(),
             mapping: parts.mapping,
@@ -141,7 +139,7 @@ impl Region {
             read_only: parts.read_only,
             memory: options.memory,
             process: Process::current(),
-            is_protected: false,
+            tracks_sections,
         }
     }
 
@@ -150,7 +148,7 @@ impl Region {
         if options.protect {
             let path = self.file.as_ref().map_or("memory".as_ref(), PoolFile::path);
             self.mapping.protect(self.size()).map_err(|e| Error::io("protect", path, e))?;
-            self.is_protected = true;
+            self.tracks_sections = true;
         }
         Ok(self)
     }
@@ -385,14 +383,14 @@ impl Region {
     #[inline(always)]
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
         let is_own = self.file.is_none() || self.process.is_current();
-        if !is_own || self.is_protected || matches!(self.backend, Backend::Logged(_)) {
-            self.reserve_in_log(lines)?;
+        if !is_own || self.tracks_sections {
+            self.begin_section(lines)?;
         }
         Ok(Section { region: self, _thread: PhantomData })
     }
 
     #[inline(never)]
-    fn reserve_in_log(&self, lines: u64) -> Result<(), Error> {
+    fn begin_section(&self, lines: u64) -> Result<(), Error> {
         self.check_process()?;
         let is_open = self.mapping.open_window().map_err(|e| {
             let path = self.file.as_ref().map_or("memory".as_ref(), PoolFile::path);
@@ -406,6 +404,16 @@ impl Region {
             self.mapping.close_window();
         }
         reserved
+    }
+
+    #[inline(never)]
+    fn end_section(&self) {
+        if let Backend::Logged(logged) = &self.backend {
+            logged.end_section();
+        }
+        if self.mapping.is_protected() {
+            self.mapping.close_window();
+        }
     }
 
     /// Whether the calling thread has reserved, where it has to.

@@ -83,6 +83,10 @@ impl Mapping {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    pub(crate) fn is_protected(&self) -> bool {
+        false
+    }
+
     pub(crate) fn open_window(&self) -> io::Result<bool> {
         Ok(false)
     }

@@ -245,10 +245,15 @@ impl Mapping {
         self.windows.begin(end, |from, to, can_store| self.set_access(from, to, can_store))
     }
 
-    /// A window, if pages are protected; whether they are.
+    /// Whether pages are stored to in windows only.
     #[inline]
+    pub(crate) fn is_protected(&self) -> bool {
+        self.windows.are_on()
+    }
+
+    /// A window, if pages are protected; whether they are.
     pub(crate) fn open_window(&self) -> io::Result<bool> {
-        let is_on = self.windows.are_on();
+        let is_on = self.is_protected();
         if is_on {
             self.windows.open(|from, to, can_store| self.set_access(from, to, can_store))?;
         }

@@ -267,7 +267,7 @@ impl<'h> Heap<'h> {
     /// `budget` objects, beside transactions, or moves as many, while no transaction is under way; 1 at least. The next call goes on. So
     /// others wait for as long as it takes to move `budget` objects. Call it until [`is_done`](Compaction::is_done).
     ///
-    /// An object to which the program has a pointer stays where it is, so that each [`Ptr`] and [`Weak`] is right as long as it lives.
+    /// An object to which the program has a pointer stays where it is, so that each [`Ptr`] and [`Weak`](crate::Weak) is right as long as it lives.
     /// After that used chunks are four fifths full, but for one of each size, and for what [stayed](Compaction::stayed). Cycles that nothing
     /// refers to are to be [collected](Heap::collect_cycles) before. If it is not known what is free, because the pool was opened since, it
     /// sweeps first. In memory it notes each object, and each pointer to one that is to be moved, until it is done.

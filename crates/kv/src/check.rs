@@ -47,11 +47,8 @@ impl TreeMarker for Counter<'_> {
     fn live_entry(&mut self) {}
 }
 
-/// So often a tenant that is busy is asked again, before a check gives up.
+/// So often a tenant that is busy, or has not swept what it has given up, is asked again before a check gives up.
 const ATTEMPTS: usize = 10_000;
-
-/// So often the other tenants are given the time to sweep what they have given up.
-const SETTLE_ATTEMPTS: usize = 200;
 
 /// See [`Store::check`](crate::Store::check).
 pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
@@ -81,11 +78,11 @@ pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
                 std::thread::sleep(PAUSE);
             }
             // What another tenant has given up meanwhile, and not swept yet, is not leaked.
-            Ok((_, found))
-                if found.account.leaked > 0
-                    && !found.tenants.is_empty()
-                    && attempts < SETTLE_ATTEMPTS =>
-            {
+            Ok((_, found)) if found.account.leaked > 0 && owes_sweep(&found).is_some() => {
+                if attempts == ATTEMPTS {
+                    let name = owes_sweep(&found).unwrap_or_default().to_owned();
+                    return Err(PoolError::TenantBusy { name }.into());
+                }
                 attempts += 1;
                 shared.settle_others()?;
             }
@@ -95,6 +92,11 @@ pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
             }
         }
     }
+}
+
+/// A tenant that has not swept what it has given up.
+fn owes_sweep(found: &PoolCheck) -> Option<&str> {
+    found.tenants.iter().find(|(_, tenant)| tenant.owes_sweep).map(|(name, _)| &**name)
 }
 
 /// The writer's lock of a store that has recovered.

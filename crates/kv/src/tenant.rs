@@ -101,7 +101,8 @@ impl Still for Stopped<'_> {
         let (keyspaces, objects) = mark_checked(&self.engine.shared, &self.writing, marker)?;
         let keys = keyspaces.into_iter().map(|(name, report)| (name, report.entry_count));
         let pending = self.writing.retired.len() as u64;
-        Ok(TenantCheck { objects, pending, counts: keys.collect() })
+        let owes_sweep = self.writing.machine.is_recovering();
+        Ok(TenantCheck { objects, pending, counts: keys.collect(), owes_sweep })
     }
 }
 

@@ -102,4 +102,6 @@ pub struct TenantCheck {
     pub pending: u64,
     /// Numbers for a person, each with what it counts.
     pub counts: Vec<(String, u64)>,
+    /// It waits for a sweep: what it has given up is taken, and not reachable, until the sweep has ended.
+    pub owes_sweep: bool,
 }

@@ -6,6 +6,8 @@ odd rounds, the other in even ones. Of each row the ratio new to old is shown th
 median of the rounds' own ratios with the least and the greatest. More than 1: new is faster. Operations a second of thread CPU time.
 
     scripts/bench/old_new.py --old 'old/tembo-lab bench' --new 'target/release/tembo-lab bench' --rounds 12 --processor 0
+
+One row can be looked at more closely: `--keys 0 --records 2048:20000 --rounds 40` runs only `bench records`, with records of 2,048 bytes.
 """
 
 import argparse
@@ -19,10 +21,15 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CONTENDERS = ("cdds", "nvtree", "kv-cdds", "kv-nvtree")
 # Bytes of a value, and how many records.
-RECORDS = ((100, 60_000), (2048, 20_000))
+RECORDS = [(100, 60_000), (2048, 20_000)]
 KEYS = 200_000
 # A row is named when both its medians and its best rounds are below this.
 AIM = 0.98
+
+
+def size_and_count(text):
+    size, _, count = text.partition(":")
+    return int(size), int(count)
 
 
 def arguments():
@@ -30,7 +37,9 @@ def arguments():
     parser.add_argument("--old", required=True, help="the command before its experiment's name, with spaces between its words")
     parser.add_argument("--new", required=True)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--keys", type=int, default=KEYS)
+    parser.add_argument("--keys", type=int, default=KEYS, help="of 8 bytes in each index; 0: none")
+    parser.add_argument("--records", type=size_and_count, action="append", metavar="BYTES:COUNT",
+                        help=f"bytes of a value and how many records; may be given again; default: {RECORDS}")
     parser.add_argument("--processor", help="on which both run; any unless given")
     parser.add_argument("--out", default=os.path.join(ROOT, "target/bench"))
     return parser.parse_args()
@@ -47,11 +56,12 @@ def ask(args, command, *words):
 def measure(args, command, seed):
     """Operations a second by row: bytes of the value, contender, operation."""
     rows = {}
-    found = ask(args, command, "nvtree", "--keys", str(args.keys), "--rounds", "1", "--seed", str(seed),
-                "--contenders", ",".join(CONTENDERS))
-    for cell in found["cells"]:
-        rows["8 B", cell["contender"], cell["operation"]] = cell["cpu"]["median"]
-    for size, count in RECORDS:
+    if args.keys:
+        found = ask(args, command, "nvtree", "--keys", str(args.keys), "--rounds", "1", "--seed", str(seed),
+                    "--contenders", ",".join(CONTENDERS))
+        for cell in found["cells"]:
+            rows["8 B", cell["contender"], cell["operation"]] = cell["cpu"]["median"]
+    for size, count in args.records or RECORDS:
         found = ask(args, command, "records", "--count", str(count), "--value-size", str(size), "--rounds", "1",
                     "--seed", str(seed))
         for cell in found:
@@ -93,8 +103,9 @@ def main():
             for row, figure in measure(args, command, number).items():
                 rows.setdefault(row, ([], []))[which].append(figure)
         print(f"round {number} of {args.rounds}", flush=True)
-    head = (f"scripts/bench/old_new.py: {args.rounds} interleaved rounds, {args.keys:,} keys of 8 bytes, "
-            f"{' and '.join(f'{count:,} records of {size} B' for size, count in RECORDS)}; {platform.machine()}, "
+    data = [f"{args.keys:,} keys of 8 bytes"] if args.keys else []
+    data += [f"{count:,} records of {size} B" for size, count in args.records or RECORDS]
+    head = (f"scripts/bench/old_new.py: {args.rounds} interleaved rounds, {' and '.join(data)}; {platform.machine()}, "
             f"load {os.getloadavg()[0]:.1f}; {time.strftime('%Y-%m-%d')}")
     text = report(rows, head)
     os.makedirs(args.out, exist_ok=True)

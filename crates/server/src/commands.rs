@@ -36,7 +36,9 @@ mod lcs;
 mod list;
 mod list_move;
 mod listing;
+mod memory;
 mod migrate;
+mod module;
 mod monitor;
 mod multi_pop;
 mod pubsub;
@@ -98,6 +100,8 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     migrate::COMMANDS,
     latency::COMMANDS,
     lcs::COMMANDS,
+    memory::COMMANDS,
+    module::COMMANDS,
     monitor::COMMANDS,
     pubsub::COMMANDS,
     redis_sync::COMMANDS,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 
 use crate::args::Kept;
 use crate::buffer::Buffer;
@@ -158,6 +159,8 @@ pub(crate) struct Session {
     pub(crate) ip: Option<IpAddr>,
     /// The server's address of the connection.
     pub(crate) local: String,
+    /// The file descriptor of its socket; -1 without one.
+    pub(crate) descriptor: RawFd,
     /// When it connected, by the server's clock.
     pub(crate) since_ms: u64,
     /// When it last sent something.
@@ -229,6 +232,7 @@ impl Session {
             peer,
             ip: None,
             local,
+            descriptor: -1,
             since_ms: now_ms,
             active_ms: now_ms,
             multi: None,
@@ -341,12 +345,13 @@ impl Session {
         let queued_size = self.multi.as_ref().map_or(0, |multi| multi.size);
         let output_size = output.used + output.free;
         format!(
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
              multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl=0 oll=0 omem={} \
              tot-mem={} events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             self.local,
+            self.descriptor,
             text(&self.name),
             now_ms.saturating_sub(self.since_ms) / 1000,
             now_ms.saturating_sub(self.active_ms) / 1000,

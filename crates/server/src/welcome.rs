@@ -1,6 +1,6 @@
 //! A client that has connected is taken in.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::{SendFlags, sockopt};
@@ -59,6 +59,7 @@ pub(crate) fn welcome(
     let now_ms = shared.clock.steady_ms;
     let mut session = Session::new(shared.clients_seen, arrived.peer, arrived.local, now_ms);
     session.ip = arrived.ip;
+    session.descriptor = arrived.socket.as_raw_fd();
     session.can_wait = true;
     admit(&shared.acl, &mut session);
     let mut connection = Connection::new(arrived.socket, session, usize::MAX);

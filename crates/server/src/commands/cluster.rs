@@ -1,12 +1,17 @@
 //! CLUSTER: there is none, and clients that ask are told so.
 
 use crate::args::Args;
-use crate::command::{ADMIN, Command, Context};
+use crate::command::{ADMIN, Command, Context, FAST};
 use crate::failure::Outcome;
 use crate::reply::Reply;
 
 /// The family.
-pub(super) const COMMANDS: &[Command] = &[Command::container("cluster", 0, SUBCOMMANDS)];
+pub(super) const COMMANDS: &[Command] = &[
+    Command::container("cluster", 0, SUBCOMMANDS),
+    Command::new("asking", 1, FAST, refuse),
+    Command::new("readonly", 1, FAST, refuse),
+    Command::new("readwrite", 1, FAST, refuse),
+];
 
 const SUBCOMMANDS: &[Command] = &[
     Command::sub("cluster|addslots", "addslots", -3, ADMIN, refuse),

@@ -25,7 +25,6 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("copy", -3, WRITE | DENY_OOM, (1, 2, 1), copy),
     Command::keyed("move", 3, WRITE | FAST, (1, 1, 1), move_to),
     Command::container("object", 0, OBJECT),
-    Command::container("memory", 0, MEMORY),
 ];
 
 const OBJECT: &[Command] = &[
@@ -34,11 +33,6 @@ const OBJECT: &[Command] = &[
     Command::sub("object|idletime", "idletime", 3, READ, idletime),
     Command::sub("object|freq", "freq", 3, READ, freq),
     Command::sub("object|help", "help", 2, 0, object_help),
-];
-
-const MEMORY: &[Command] = &[
-    Command::sub("memory|usage", "usage", -3, READ, usage),
-    Command::sub("memory|help", "help", 2, 0, memory_help),
 ];
 
 fn del(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
@@ -292,26 +286,6 @@ fn freq(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
-fn usage(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let options_fit = match args.count() {
-        3 => true,
-        5 => args.is(3, "SAMPLES") && parse_integer(args.at(4)).is_some_and(|count| count >= 0),
-        _ => false,
-    };
-    if !options_fit {
-        return Err(SYNTAX.into());
-    }
-    match context.data.find(context.session.db, args.at(2))? {
-        Some(value) => {
-            let size = args.at(2).len() + value.string_len()? + 1;
-            reply
-                .integer(size as i64 + value.expiry_ms.map_or(0, |_| 16 + args.at(2).len() as i64));
-        }
-        None => reply.null(),
-    }
-    Ok(())
-}
-
 fn object_help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let lines = [
         "ENCODING <key>",
@@ -328,14 +302,5 @@ fn object_help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outco
         "    <key>.",
     ];
     help_lines(reply, "OBJECT", &lines);
-    Ok(())
-}
-
-fn memory_help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    let lines = [
-        "USAGE <key> [SAMPLES <count>]",
-        "    Return memory in bytes used by <key> and its value.",
-    ];
-    help_lines(reply, "MEMORY", &lines);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The server as a whole: FLUSHDB, FLUSHALL, SAVE, SHUTDOWN, TIME.
+//! The server as a whole: FLUSHDB, FLUSHALL, SAVE, SHUTDOWN, TIME, LOLWUT.
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, FAST, NO_MULTI, SAVE, WRITE};
@@ -11,9 +11,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("flushall", -1, WRITE, flushall),
     Command::new("save", 1, ADMIN | NO_MULTI | SAVE, save),
     Command::new("bgsave", -1, ADMIN | SAVE, bgsave),
+    Command::new("bgrewriteaof", 1, ADMIN, bgrewriteaof),
     Command::new("lastsave", 1, FAST, lastsave),
     Command::new("shutdown", -1, ADMIN | NO_MULTI, shutdown),
     Command::new("time", 1, FAST, time),
+    Command::new("lolwut", -1, FAST, lolwut),
 ];
 
 /// Clearing takes constant time either way, so that ASYNC and SYNC are the same.
@@ -58,6 +60,12 @@ fn bgsave(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     Ok(())
 }
 
+/// There is no log of commands that grows: nothing has to be written anew.
+fn bgrewriteaof(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
 fn lastsave(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     reply.integer(context.shared.saved_s as i64);
     Ok(())
@@ -93,5 +101,20 @@ fn time(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     reply.array(2);
     reply.bulk_integer(now_us / 1_000_000);
     reply.bulk_integer(now_us % 1_000_000);
+    Ok(())
+}
+
+/// An elephant, and the version.
+fn lolwut(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    const ELEPHANT: &str = r"
+     __     __
+    /  \~~~/  \    (
+   (    ..     )  /
+    \__     __/~~~
+      |)   |
+      |_| |_|
+";
+    let version = env!("CARGO_PKG_VERSION");
+    reply.verbatim(format!("{ELEPHANT}\nTembo ver. {version}\n").as_bytes());
     Ok(())
 }

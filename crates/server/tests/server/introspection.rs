@@ -33,6 +33,72 @@ fn rows_of_commands_are_those_of_redis() {
     }
 }
 
+/// Commands between the nodes of a cluster, and Redis's own for its tests.
+const NOT_HERE: [&str; 1] = ["restore-asking"];
+
+#[test]
+fn every_command_of_redis_is_here() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let known = bulks(&Client::connect(redis.address).call("COMMAND LIST"));
+    let names = bulks(&tembo.client().call("COMMAND LIST"));
+    let missing: Vec<_> = known.iter().filter(|name| !names.contains(name)).collect();
+    assert_eq!(missing, NOT_HERE);
+}
+
+#[test]
+fn what_belongs_to_a_cluster_or_to_modules_is_refused_as_where_there_is_none() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+    for call in ["READONLY", "READWRITE", "ASKING", "MODULE LIST", "MEMORY PURGE", "BGREWRITEAOF"] {
+        assert_eq!(theirs.call(call), ours.call(call), "{call}");
+    }
+    assert!(ours.call("MODULE LOAD /tmp/module.so").starts_with("-ERR Tembo has no modules"));
+    assert!(ours.call("LOLWUT").contains("Tembo ver. "));
+}
+
+#[test]
+fn memory_stats_has_names_of_redis_and_numbers_that_agree() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+    let stats = |client: &mut Client| {
+        client.call("HELLO 3");
+        match Node::parse(&mut client.call("MEMORY STATS").lines()) {
+            Node::Map(pairs) => pairs.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (known, before) = (stats(&mut theirs), stats(&mut ours));
+    for name in before.keys().filter(|name| !name.starts_with("tembo.")) {
+        assert!(known.contains_key(name), "{name}");
+    }
+    ours.call(&format!("SET a {}", "x".repeat(100_000)));
+    ours.call("SET b 1");
+    let after = stats(&mut ours);
+    let number = |stats: &std::collections::BTreeMap<String, Node>, name: &str| match &stats[name] {
+        Node::Leaf(number) => number.parse::<u64>().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((number(&before, "keys.count"), number(&after, "keys.count")), (0, 2));
+    let dataset = number(&after, "dataset.bytes");
+    assert!(dataset >= number(&before, "dataset.bytes") + 100_000);
+    assert_eq!(number(&after, "keys.bytes-per-key"), dataset / 2);
+    assert!(number(&after, "tembo.pool") >= dataset);
+}
+
+#[test]
+fn the_doctor_names_a_limit_that_is_close() {
+    let tembo = Running::start();
+    let mut client = tembo.client();
+    assert!(client.call("MEMORY DOCTOR").contains("Nothing is out of the ordinary"));
+    client.call(&format!("SET a {}", "x".repeat(100_000)));
+    client.call("CONFIG SET maxmemory 100000");
+    let advice = client.call("MEMORY DOCTOR");
+    assert!(advice.contains("close to `maxmemory` (100000)"), "{advice}");
+}
+
 /// A reply, taken apart.
 #[derive(Clone, Debug, PartialEq)]
 enum Node {
@@ -184,6 +250,15 @@ fn a_client_sees_how_large_its_buffers_are() {
     assert!(client.call("CLIENT INFO").contains(" qbuf=26 qbuf-free="));
     let list = client.call("CLIENT LIST");
     assert!(list.contains(" qbuf=26 qbuf-free=") && list.contains(" qbuf=0 qbuf-free="), "{list}");
+    let descriptors = |list: &str| -> std::collections::BTreeSet<i32> {
+        let of = |line: &str| line.split(" fd=").nth(1)?.split(' ').next()?.parse().ok();
+        list.lines().filter_map(of).collect()
+    };
+    let descriptors = descriptors(&list);
+    assert!(
+        descriptors.len() == 2 && descriptors.iter().all(|descriptor| *descriptor > 2),
+        "{list}"
+    );
 }
 
 /// What INFO says of errors and of commands, but for times.

@@ -56,26 +56,88 @@ fn holds_all(array: &Array) {
     assert_eq!((check.devices, check.stray), (3, 0));
 }
 
-#[test]
-fn devices_of_version_1_open_with_all_that_they_hold() {
-    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images/array_1.image");
+/// What the image of a device with runs was made by.
+fn fill_runs(array: &Array) {
+    let options = DeviceOptions { len: 1 << 20, run_blocks: 8, ..DeviceOptions::default() };
+    let disk = array.create("runs", options).unwrap();
+    let run = 8 * 4096;
+    array.write(&disk, 0, &vec![1; 4 * run], Durability::Strict).unwrap();
+    // A block over a run, a run that is broken by a discard, and one that shows nothing of itself any more.
+    array.write(&disk, 3 * 4096, &[2; 4096], Durability::Strict).unwrap();
+    let mut tx = array.transaction(Isolation::None).unwrap();
+    tx.discard(&disk, run as u64 + 4096, 4096).unwrap();
+    tx.write(&disk, 2 * run as u64, &vec![3; run]).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    array.clone_device(&disk.snapshot().unwrap(), "clone").unwrap();
+    array
+        .write(&array.device("clone").unwrap(), 3 * run as u64, &vec![4; run], Durability::Strict)
+        .unwrap();
+}
+
+fn holds_runs(array: &Array) {
+    let run = 8 * 4096;
+    let mut expected = vec![1; 4 * run];
+    expected[3 * 4096..4 * 4096].fill(2);
+    expected[run + 4096..run + 8192].fill(0);
+    expected[2 * run..3 * run].fill(3);
+    let shows = |name: &str, expected: &[u8]| {
+        let mut bytes = vec![9; 1 << 20];
+        array.device(name).unwrap().read_at(0, &mut bytes).unwrap();
+        assert!(
+            bytes[..4 * run] == *expected && bytes[4 * run..].iter().all(|byte| *byte == 0),
+            "{name}"
+        );
+    };
+    shows("runs", &expected);
+    expected[3 * run..].fill(4);
+    shows("clone", &expected);
+    let disk = array.device("runs").unwrap().snapshot().unwrap();
+    assert_eq!(disk.stored().unwrap(), [0..run as u64 + 4096, run as u64 + 8192..4 * run as u64]);
+    let check = array.check().unwrap();
+    assert_eq!((check.devices, check.stray), (2, 0));
+}
+
+/// Opens an image, of which `holds` asserts what it has.
+fn with_image(name: &str, holds: impl FnOnce(&Array)) {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/images/{name}.image"));
     let mut bytes = std::fs::read(image).unwrap();
     bytes.resize(SIZE, 0);
-    let folder = std::env::temp_dir().join(format!("tembo-array-golden-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("tembo-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("pool"), bytes).unwrap();
     let store = Store::open(&folder.join("pool"), &options()).unwrap();
-    let array = Array::open(&store).unwrap();
-    holds_all(&array);
-    drop((array, store));
+    holds(&Array::open(&store).unwrap());
+    drop(store);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
+fn devices_of_version_1_open_with_all_that_they_hold() {
+    with_image("array_1", holds_all);
+}
+
+#[test]
+fn devices_with_runs_open_with_all_that_they_hold() {
+    with_image("array_2", |array| {
+        holds_runs(array);
+        // What an earlier release has written is gone on with.
+        let disk = array.device("runs").unwrap();
+        array.write(&disk, 4096, &[5; 3 * 4096], Durability::Strict).unwrap();
+        array.write(&disk, 0, &[6; 16 * 4096], Durability::Strict).unwrap();
+        let mut bytes = vec![0; 17 * 4096];
+        disk.read_at(0, &mut bytes).unwrap();
+        assert!(bytes[..16 * 4096].iter().all(|byte| *byte == 6) && bytes[16 * 4096] == 3);
+        assert_eq!(array.check().unwrap().stray, 0);
+    });
+}
+
+#[test]
 fn devices_of_today_hold_the_same() {
-    let store = Store::volatile(&options()).unwrap();
-    let array = Array::open(&store).unwrap();
-    fill(&array);
-    drop(array);
-    holds_all(&Array::open(&store).unwrap());
+    for (fill, holds) in [(fill as fn(&Array), holds_all as fn(&Array)), (fill_runs, holds_runs)] {
+        let store = Store::volatile(&options()).unwrap();
+        let array = Array::open(&store).unwrap();
+        fill(&array);
+        drop(array);
+        holds(&Array::open(&store).unwrap());
+    }
 }

@@ -52,13 +52,14 @@ fn work(file: &HeapFile) {
         })
         .unwrap();
         while !heap.compact(50).unwrap().is_done {}
-        let (before, region) = (heap.pool().region().report().window_calls, heap.pool().region());
+        let (before, region) =
+            (heap.pool().region().report().protection_calls, heap.pool().region());
         for number in 0..100 {
             heap.atomic(|tx| tx.set(&top, Top::NUMBER, number + 1)).unwrap();
             heap.atomic(|tx| tx.get(&top, Top::NUMBER)).unwrap();
         }
         assert_eq!(
-            region.report().window_calls - before,
+            region.report().protection_calls - before,
             200,
             "two for each that changes something"
         );

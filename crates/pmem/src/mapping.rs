@@ -4,9 +4,9 @@
 #[cfg(miri)]
 mod heap;
 #[cfg(not(miri))]
-mod system;
+mod protection;
 #[cfg(not(miri))]
-mod windows;
+mod system;
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;

@@ -48,7 +48,7 @@ pub struct RegionOptions {
     /// Protects the region from stray stores, of a wrong pointer of the process: its pages can be stored to only while a
     /// [`Section`](crate::Section) of any thread lives, and such a store ends the process by SIGSEGV at other times. *Every* store must lie in
     /// a section then. Two system calls for a section that is open alone, `mprotect` of all pages
-    /// ([`Report::window_calls`](crate::Report::window_calls)), which take longer the more pages are in memory: a transaction of a heap that
+    /// ([`Report::protection_calls`](crate::Report::protection_calls)), which take longer the more pages are in memory: a transaction of a heap that
     /// changes a word takes some 11 times the processor time where these are few, and some 900 times with 32 MiB of them. For tests, and
     /// where little is written. Off, unless given.
     ///

@@ -67,7 +67,7 @@ pub struct Region {
     memory: Option<u64>,
     /// The process that may use the file.
     process: Process,
-    /// A section has room in the log, or is a window of a protected mapping.
+    /// A section has room in the log, or opens the pages of a protected mapping.
     tracks_sections: bool,
 }
 
@@ -392,7 +392,7 @@ impl Region {
     #[inline(never)]
     fn begin_section(&self, lines: u64) -> Result<(), Error> {
         self.check_process()?;
-        let is_open = self.mapping.open_window().map_err(|e| {
+        let is_open = self.mapping.open_pages().map_err(|e| {
             let path = self.file.as_ref().map_or("memory".as_ref(), PoolFile::path);
             Error::io("open the pages of", path, e)
         })?;
@@ -401,7 +401,7 @@ impl Region {
             _ => Ok(()),
         };
         if reserved.is_err() && is_open {
-            self.mapping.close_window();
+            self.mapping.close_pages();
         }
         reserved
     }
@@ -412,7 +412,7 @@ impl Region {
             logged.end_section();
         }
         if self.mapping.is_protected() {
-            self.mapping.close_window();
+            self.mapping.close_pages();
         }
     }
 

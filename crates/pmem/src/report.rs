@@ -53,7 +53,7 @@ pub struct Report {
     /// Whether a failure of the log has ended all promises.
     pub poisoned: bool,
     /// System calls that [protection](crate::RegionOptions::protect) from stray stores has cost.
-    pub window_calls: u64,
+    pub protection_calls: u64,
 }
 
 impl Report {
@@ -82,7 +82,7 @@ impl Report {
             log_bytes_written: 0,
             pool_bytes_written: 0,
             poisoned: false,
-            window_calls: 0,
+            protection_calls: 0,
         }
     }
 }

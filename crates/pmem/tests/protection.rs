@@ -137,7 +137,7 @@ fn sections_store_side_by_side_in_a_region_that_grows() {
         }
         put(&region, (2 << 20) - 8, 1);
         put(&region, (3 << 20) - 8, 2);
-        let calls = region.report().window_calls;
+        let calls = region.report().protection_calls;
         // Two for each section that was open alone.
         assert!((4..=2 * 803).contains(&calls) && calls % 2 == 0, "{calls}");
     }

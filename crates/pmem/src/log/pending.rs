@@ -116,10 +116,10 @@ impl Pending {
         let chains = self.chains.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(chains) = chains.as_ref() {
             // Of pages that stay protected the copy would be the end of the process, as any store.
-            let is_open = self.mapping.open_window().unwrap_or(false);
+            let is_open = self.mapping.open_pages().unwrap_or(false);
             chains.copy(page, &self.mapping);
             if is_open {
-                self.mapping.close_window();
+                self.mapping.close_pages();
             }
         }
         let (word, bit) = place(page);

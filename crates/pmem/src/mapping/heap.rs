@@ -87,13 +87,13 @@ impl Mapping {
         false
     }
 
-    pub(crate) fn open_window(&self) -> io::Result<bool> {
+    pub(crate) fn open_pages(&self) -> io::Result<bool> {
         Ok(false)
     }
 
-    pub(crate) fn close_window(&self) {}
+    pub(crate) fn close_pages(&self) {}
 
-    pub(crate) fn window_calls(&self) -> u64 {
+    pub(crate) fn protection_calls(&self) -> u64 {
         0
     }
 

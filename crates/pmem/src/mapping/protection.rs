@@ -1,16 +1,16 @@
-//! Windows in which the pages of a mapping can be stored to, while they are protected from stray stores.
+//! Protection of the pages of a mapping from stray stores.
 //!
 //! A store by a wrong pointer, of unsafe code anywhere in the process, changes memory that is persistent. Protected pages can only be read
-//! but while a window is open: a store outside ends the process by SIGSEGV. Each section of a region is a window. They are counted, so
-//! that threads have theirs side by side; the first that opens and the last that closes each cost a system call.
+//! but while a section of the region is under way: a store outside ends the process by SIGSEGV. Sections are counted, so
+//! that threads have theirs side by side; the first that begins and the last that ends each cost a system call.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The windows of a mapping.
+/// Whether the pages of a mapping are protected, and the sections that can store to them.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub(crate) struct Protection {
     is_on: AtomicBool,
     state: Mutex<State>,
     changes: AtomicU64,
@@ -18,15 +18,15 @@ pub(crate) struct Windows {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Windows that are open.
-    open: u64,
+    /// Sections that are under way.
+    sections: u64,
     /// Bytes of the mapping that are mapped.
     end: u64,
 }
 
-impl Windows {
+impl Protection {
     #[inline]
-    pub(crate) fn are_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
 
@@ -53,26 +53,26 @@ impl Windows {
         })
     }
 
-    /// A window is open from here on. After an error it is not.
+    /// A section begins: pages can be stored to from here on. After an error it has not begun.
     pub(crate) fn open(
         &self,
         set: impl FnOnce(u64, u64, bool) -> io::Result<()>,
     ) -> io::Result<()> {
         self.change(|state| {
-            if state.open == 0 {
+            if state.sections == 0 {
                 set(0, state.end, true)?;
                 self.changes.fetch_add(1, Ordering::Relaxed);
             }
-            state.open += 1;
+            state.sections += 1;
             Ok(())
         })
     }
 
-    /// It is closed.
+    /// It ends.
     pub(crate) fn close(&self, set: impl FnOnce(u64, u64, bool) -> io::Result<()>) {
         self.change(|state| {
-            state.open = state.open.saturating_sub(1);
-            if state.open == 0 {
+            state.sections = state.sections.saturating_sub(1);
+            if state.sections == 0 {
                 // What cannot be protected can be stored to, as without protection.
                 let _ = set(0, state.end, false);
                 self.changes.fetch_add(1, Ordering::Relaxed);
@@ -87,10 +87,10 @@ impl Windows {
         to: u64,
         set: impl FnOnce(u64, u64, bool) -> io::Result<()>,
     ) {
-        if self.are_on() {
+        if self.is_on() {
             self.change(|state| {
                 state.end = state.end.max(to);
-                if state.open == 0 {
+                if state.sections == 0 {
                     // As above.
                     let _ = set(from, to, false);
                 }
@@ -107,28 +107,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_window_opens_the_pages_and_the_last_closes_them() {
-        let (windows, calls) = (Windows::default(), RefCell::new(Vec::new()));
+    fn the_first_section_opens_the_pages_and_the_last_closes_them() {
+        let (protection, calls) = (Protection::default(), RefCell::new(Vec::new()));
         let set = |from, to, can_store| {
             calls.borrow_mut().push((from, to, can_store));
             Ok(())
         };
-        windows.grown(0, 4, set);
-        assert!(!windows.are_on() && calls.borrow().is_empty());
-        windows.begin(4, set).unwrap();
-        windows.open(set).unwrap();
-        windows.open(set).unwrap();
-        windows.grown(4, 6, set);
-        windows.close(set);
-        windows.close(set);
-        windows.grown(6, 9, set);
-        windows.open(set).unwrap();
+        protection.grown(0, 4, set);
+        assert!(!protection.is_on() && calls.borrow().is_empty());
+        protection.begin(4, set).unwrap();
+        protection.open(set).unwrap();
+        protection.open(set).unwrap();
+        protection.grown(4, 6, set);
+        protection.close(set);
+        protection.close(set);
+        protection.grown(6, 9, set);
+        protection.open(set).unwrap();
         let wanted = [(0, 4, false), (0, 4, true), (0, 6, false), (6, 9, false), (0, 9, true)];
-        assert_eq!((&calls.borrow()[..], windows.changes()), (&wanted[..], 3));
-        windows.close(set);
-        // What cannot be opened is no window.
-        windows.open(|_, _, _| Err(io::ErrorKind::OutOfMemory.into())).unwrap_err();
-        windows.open(set).unwrap();
+        assert_eq!((&calls.borrow()[..], protection.changes()), (&wanted[..], 3));
+        protection.close(set);
+        // A section that cannot open the pages has not begun.
+        protection.open(|_, _, _| Err(io::ErrorKind::OutOfMemory.into())).unwrap_err();
+        protection.open(set).unwrap();
         assert_eq!(calls.borrow().last(), Some(&(0, 9, true)));
     }
 }

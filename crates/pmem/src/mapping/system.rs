@@ -9,7 +9,7 @@ use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
-use super::windows::Windows;
+use super::protection::Protection;
 use super::{Backing, Base, LARGE_PAGE, PAGE, SIZE_MAX};
 
 /// A reserved range of addresses.
@@ -20,7 +20,7 @@ pub(crate) struct Mapping {
     /// Bytes of a private file above which pages are read alone.
     alone_above: u64,
     reads_alone: AtomicBool,
-    windows: Windows,
+    protection: Protection,
 }
 
 // SAFETY: the range belongs to the mapping until it is dropped; what is in it is synchronised by
@@ -73,8 +73,8 @@ impl Mapping {
             unsafe { munmap(base.wrapping_add(reserved as usize).cast(), tail) }?;
         }
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        let (reads_alone, windows) = Default::default();
-        Ok(Mapping { base, reserved, alone_above: u64::MAX, reads_alone, windows })
+        let (reads_alone, protection) = Default::default();
+        Ok(Mapping { base, reserved, alone_above: u64::MAX, reads_alone, protection })
     }
 
     /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
@@ -105,7 +105,7 @@ impl Mapping {
             }
         };
         mapped.map_err(io::Error::from)?;
-        self.windows.grown(from, to, |from, to, can_store| self.set_access(from, to, can_store));
+        self.protection.grown(from, to, |from, to, can_store| self.set_access(from, to, can_store));
         if matches!(backing, Backing::Private(_)) && to > self.alone_above {
             self.advise(0, to, Advice::Random);
             self.reads_alone.store(true, Ordering::Relaxed);
@@ -239,35 +239,35 @@ impl Mapping {
         Ok(unsafe { mprotect(at, (to - from) as usize, access) }?)
     }
 
-    /// From here on the first `size` bytes, and what is mapped behind them, are stored to in windows only.
+    /// From here on the first `size` bytes, and what is mapped behind them, are stored to in sections only.
     pub(crate) fn protect(&self, size: u64) -> io::Result<()> {
         let end = size.next_multiple_of(PAGE);
-        self.windows.begin(end, |from, to, can_store| self.set_access(from, to, can_store))
+        self.protection.begin(end, |from, to, can_store| self.set_access(from, to, can_store))
     }
 
-    /// Whether pages are stored to in windows only.
+    /// Whether pages are stored to in sections only.
     #[inline]
     pub(crate) fn is_protected(&self) -> bool {
-        self.windows.are_on()
+        self.protection.is_on()
     }
 
     /// A window, if pages are protected; whether they are.
-    pub(crate) fn open_window(&self) -> io::Result<bool> {
+    pub(crate) fn open_pages(&self) -> io::Result<bool> {
         let is_on = self.is_protected();
         if is_on {
-            self.windows.open(|from, to, can_store| self.set_access(from, to, can_store))?;
+            self.protection.open(|from, to, can_store| self.set_access(from, to, can_store))?;
         }
         Ok(is_on)
     }
 
     /// It ends.
-    pub(crate) fn close_window(&self) {
-        self.windows.close(|from, to, can_store| self.set_access(from, to, can_store));
+    pub(crate) fn close_pages(&self) {
+        self.protection.close(|from, to, can_store| self.set_access(from, to, can_store));
     }
 
-    /// System calls that windows have cost.
-    pub(crate) fn window_calls(&self) -> u64 {
-        self.windows.changes()
+    /// System calls that the protection has cost.
+    pub(crate) fn protection_calls(&self) -> u64 {
+        self.protection.changes()
     }
 
     /// The first byte.

@@ -48,7 +48,7 @@ impl Region {
         (report.replayed_groups, report.replayed_bytes) = self.replayed;
         report.waiting_bytes = self.pending.as_ref().map_or(0, |pending| pending.waiting_bytes());
         report.recovery = self.recovery;
-        report.window_calls = self.mapping.window_calls();
+        report.protection_calls = self.mapping.protection_calls();
         if let Backend::Logged(logged) = &self.backend
             && file.is_some()
         {

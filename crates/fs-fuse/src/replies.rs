@@ -64,7 +64,7 @@ pub(crate) fn attributes(inode: &Inode, number: INodeNo, piece_size: usize) -> F
     FileAttr {
         ino: number,
         size: inode.size,
-        blocks: inode.pieces.saturating_mul(piece_size as u64 / BLOCK),
+        blocks: inode.pieces_shown(piece_size).saturating_mul(piece_size as u64 / BLOCK),
         atime: system_time(inode.accessed),
         mtime: system_time(inode.modified),
         ctime: system_time(inode.changed),

@@ -4,7 +4,7 @@ use tembo_kv::Direction;
 
 use crate::Error;
 use crate::access::Writes;
-use crate::data::{checked_end, drop_pieces, read, write, zero};
+use crate::data::{checked_end, drop_pieces, own_from, read, write, zero};
 use crate::inode::Inode;
 use crate::records::Records;
 
@@ -58,15 +58,17 @@ pub(crate) fn allocate<A: Writes>(
         Allocate::Collapse if end >= inode.size => return invalid("a range up to the end"),
         Allocate::Insert if offset >= inode.size => return invalid("a range behind the end"),
         Allocate::Collapse => {
+            own_from(records, inode, offset / size)?;
             drop_pieces(records, inode, offset / size, end / size)?;
             let count = inode.piece_count(records.layout.piece_size);
-            move_down(records, inode.number, (end / size, count), len / size)?;
+            move_down(records, inode.layer, (end / size, count), len / size)?;
             inode.size -= len;
         }
         Allocate::Insert => {
             checked_end(inode.size, len)?;
+            own_from(records, inode, offset / size)?;
             let count = inode.piece_count(records.layout.piece_size);
-            move_up(records, inode.number, (offset / size, count), len / size)?;
+            move_up(records, inode.layer, (offset / size, count), len / size)?;
             inode.size += len;
         }
     }
@@ -76,13 +78,13 @@ pub(crate) fn allocate<A: Writes>(
 /// Pieces between two, at most [`BATCH`].
 fn batch<A: Writes>(
     records: &mut Records<A>,
-    inode: u64,
+    layer: u64,
     (from, to): (u64, u64),
     direction: Direction,
 ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
     let mut found = Vec::new();
     if from < to {
-        records.pieces(inode, (from, to - 1), direction, &mut |piece, value| {
+        records.pieces(layer, (from, to - 1), direction, &mut |piece, value| {
             found.push((piece, value.to_vec()));
             found.len() < BATCH
         })?;
@@ -92,16 +94,16 @@ fn batch<A: Writes>(
 
 fn move_down<A: Writes>(
     records: &mut Records<A>,
-    inode: u64,
+    layer: u64,
     (mut from, to): (u64, u64),
     by: u64,
 ) -> Result<(), Error> {
     loop {
-        let found = batch(records, inode, (from, to), Direction::Forward)?;
+        let found = batch(records, layer, (from, to), Direction::Forward)?;
         let Some(&(last, _)) = found.last() else { return Ok(()) };
         for (piece, bytes) in &found {
-            records.put_piece(inode, piece - by, bytes)?;
-            records.remove_piece(inode, *piece)?;
+            records.put_piece(layer, piece - by, bytes)?;
+            records.remove_piece(layer, *piece)?;
         }
         from = last + 1;
     }
@@ -109,16 +111,16 @@ fn move_down<A: Writes>(
 
 fn move_up<A: Writes>(
     records: &mut Records<A>,
-    inode: u64,
+    layer: u64,
     (from, mut to): (u64, u64),
     by: u64,
 ) -> Result<(), Error> {
     loop {
-        let found = batch(records, inode, (from, to), Direction::Backward)?;
+        let found = batch(records, layer, (from, to), Direction::Backward)?;
         let Some(&(last, _)) = found.last() else { return Ok(()) };
         for (piece, bytes) in &found {
-            records.put_piece(inode, piece + by, bytes)?;
-            records.remove_piece(inode, *piece)?;
+            records.put_piece(layer, piece + by, bytes)?;
+            records.remove_piece(layer, *piece)?;
         }
         to = last;
     }
@@ -152,7 +154,7 @@ pub(crate) fn copy_range<A: Writes>(
         if next >= stop {
             return Ok(len);
         }
-        records.pieces(from.number, (next, stop - 1), Direction::Forward, &mut |piece, _| {
+        records.shown(from, (next, stop - 1), &mut |piece| {
             match &mut run {
                 None => run = Some((piece, piece + 1)),
                 Some((first, end)) if piece == *end && *end - *first < most => *end += 1,

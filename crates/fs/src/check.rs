@@ -2,15 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerocopy::FromBytes;
-
 use crate::Error;
 use crate::access::Reads;
 use crate::access_list;
 use crate::bounds::ROOT;
-use crate::format::{
-    ATTRIBUTE_TAG, COOKIE_TAG, INODE_TAG, InodeRecord, NAME_TAG, name_in, number_in,
-};
+use crate::check_layers::Layers;
+use crate::format::{ATTRIBUTE_TAG, COOKIE_TAG, INODE_TAG, NAME_TAG, name_in, number_in};
 use crate::inode::{FileKind, Inode};
 use crate::records::{Entry, Records, entry, named};
 
@@ -21,7 +18,7 @@ pub struct Check {
     pub inodes: u64,
     /// Entries of all directories.
     pub entries: u64,
-    /// Pieces of all files.
+    /// Pieces of all files; one that several show counts once.
     pub pieces: u64,
     /// Inodes without a name.
     pub orphans: u64,
@@ -81,7 +78,12 @@ pub(crate) fn check<A: Reads>(records: &mut Records<A>) -> Result<Check, Error> 
     inodes(records, &mut checking)?;
     names(records, &mut checking)?;
     attributes(records, &mut checking)?;
-    pieces(records, &mut checking)?;
+    let mut layers = Layers::read(records, &mut |number, what| checking.report(number, what))?;
+    pieces(records, &mut checking, &mut layers)?;
+    let Checking { seen, found } = &mut checking;
+    layers.compare(seen.values().map(|seen| &seen.inode), &mut |inode, what| {
+        found.findings.push(Finding { inode, what });
+    });
     let orphans: BTreeSet<u64> = records.orphans()?.into_iter().collect();
     sums(&mut checking, &orphans);
     match records.points(None, &mut |_| true) {
@@ -95,9 +97,8 @@ pub(crate) fn check<A: Reads>(records: &mut Records<A>) -> Result<Check, Error> 
 fn inodes<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Result<(), Error> {
     records.tagged(&[INODE_TAG], &mut |key, value| {
         let number = number_in(key).unwrap_or(0);
-        let record = value.with(|bytes| InodeRecord::read_from_bytes(bytes).ok());
-        match record.and_then(|record| Inode::of_record(number, &record).ok()) {
-            Some(inode) => {
+        match value.with(|bytes| Inode::of_bytes(number, bytes)) {
+            Ok(inode) => {
                 let (subdirectories, names, entries) = (Vec::new(), 0, 0);
                 let seen = Seen {
                     inode,
@@ -111,7 +112,7 @@ fn inodes<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Result
                 checking.seen.insert(number, seen);
                 checking.found.inodes += 1;
             }
-            None => checking.report(number, "its inode cannot be read"),
+            Err(_) => checking.report(number, "its inode cannot be read"),
         }
         true
     })
@@ -182,12 +183,20 @@ fn attributes<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Re
     })
 }
 
-fn pieces<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Result<(), Error> {
+fn pieces<A: Reads>(
+    records: &mut Records<A>,
+    checking: &mut Checking,
+    layers: &mut Layers,
+) -> Result<(), Error> {
     let (size, piece_keys) = (records.layout.piece_size as u64, records.layout.piece_keys);
     records.all_pieces(&mut |key, value| {
         checking.found.pieces += 1;
-        let Some((number, piece)) = piece_keys.numbers(key) else {
+        let Some((layer, piece)) = piece_keys.numbers(key) else {
             checking.report(0, "a piece of no file");
+            return true;
+        };
+        let Some(number) = layers.owner_of_piece(layer) else {
+            checking.expect(value.len() as u64 <= size, layer, "a piece is too long");
             return true;
         };
         if let Some(seen) = checking.owner(number, "it has pieces, and is not there") {
@@ -197,8 +206,9 @@ fn pieces<A: Reads>(records: &mut Records<A>, checking: &mut Checking) -> Result
                 .checked_mul(size)
                 .and_then(|start| start.checked_add(len))
                 .is_some_and(|end| end <= seen.inode.size);
-            let is_sound = has_bytes && len <= size && fits;
-            checking.expect(is_sound, number, "a piece is too long, or behind its end");
+            let is_own = seen.inode.layer == layer;
+            let is_sound = has_bytes && len <= size && fits && is_own;
+            checking.expect(is_sound, number, "a piece is too long, behind its end, or elsewhere");
         }
         true
     })

@@ -1,8 +1,9 @@
 //! The bytes of a file, in pieces.
 //!
-//! A piece that is missing, or shorter than its place, is zero from there on. No piece reaches beyond the size of the
-//! file, and an inode says how many of its pieces are there: so whether a file has holes is known without a search, and what
-//! is cut off a file without holes is counted without one.
+//! A piece that is missing, or shorter than its place, is zero from there on; but what is missing in a file that lies on a
+//! shared [layer](crate::layer) is there what that shows. No piece reaches beyond the size of the file, and an inode says how
+//! many of its own pieces are there: so whether they have holes is known without a search, and what is cut off without holes is
+//! counted without one.
 
 use tembo_kv::{Direction, Value};
 
@@ -10,7 +11,11 @@ use crate::Error;
 use crate::access::{Reads, Writes};
 use crate::bounds::FILE_SIZE_MAX;
 use crate::inode::Inode;
+use crate::layer::Shown;
 use crate::records::Records;
+
+/// Pieces that are looked for between two changes.
+const BATCH: usize = 1024;
 
 /// The end of what begins at an offset.
 ///
@@ -37,8 +42,12 @@ pub(crate) fn read<A: Reads>(
     let size = records.layout.piece_size as u64;
     let end = offset + len as u64;
     let pieces = (offset / size, (end - 1) / size);
+    if inode.below.is_some() {
+        read_layers(records, inode, offset, to)?;
+        return Ok(len);
+    }
     let mut done = 0;
-    records.pieces(inode.number, pieces, Direction::Forward, &mut |piece, value| {
+    records.pieces(inode.layer, pieces, Direction::Forward, &mut |piece, value| {
         done = copy_part((piece * size, value), offset, to, done);
         true
     })?;
@@ -66,6 +75,43 @@ fn copy_part((start, piece): (u64, Value<'_>), offset: u64, to: &mut [u8], done:
     filled
 }
 
+/// Reads from an offset on what all layers show, the lower ones first. `to` is not empty, and ends within the file.
+fn read_layers<A: Reads>(
+    records: &mut Records<A>,
+    inode: &Inode,
+    offset: u64,
+    to: &mut [u8],
+) -> Result<(), Error> {
+    to.fill(0);
+    let (size, stop) = (records.layout.piece_size as u64, offset + to.len() as u64);
+    for Shown { layer, end } in records.layers(inode)?.into_iter().rev() {
+        let end = end.min(stop);
+        if end > offset {
+            let pieces = (offset / size, (end - 1) / size);
+            records.pieces(layer, pieces, Direction::Forward, &mut |piece, value| {
+                paint((piece * size, size), value, (offset, end), to);
+                true
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts a piece over what lower layers have in its place: of it what lies before an end, and zeroes behind it.
+fn paint((start, size): (u64, u64), piece: Value<'_>, (offset, end): (u64, u64), to: &mut [u8]) {
+    let clip = |at: u64| (at.clamp(offset, offset + to.len() as u64) - offset) as usize;
+    let data_end = (start + piece.len() as u64).min(end);
+    let (from, filled, place_end) = (clip(start), clip(data_end), clip(start + size));
+    if from < filled {
+        let begin = start.max(offset);
+        let of_piece = (begin - start) as usize..(data_end - start) as usize;
+        if let Some(piece) = piece.slice(of_piece) {
+            piece.copy_to(&mut to[from..filled]);
+        }
+    }
+    to[filled.max(from)..place_end].fill(0);
+}
+
 /// Writes bytes at an offset. The inode has to be put afterwards.
 pub(crate) fn write<A: Writes>(
     records: &mut Records<A>,
@@ -84,16 +130,17 @@ pub(crate) fn write<A: Writes>(
         done += part.len();
         let may_be_there = piece < count;
         let was_there = if start == 0 && part.len() == piece_size {
-            let was_there = may_be_there && (is_dense || records.has_piece(inode.number, piece)?);
-            records.put_piece(inode.number, piece, part)?;
+            let was_there = may_be_there && (is_dense || records.has_piece(inode.layer, piece)?);
+            records.put_piece(inode.layer, piece, part)?;
             was_there
         } else {
-            let old = if may_be_there { records.piece(inode.number, piece)? } else { None };
+            let old = if may_be_there { records.piece(inode.layer, piece)? } else { None };
             let was_there = old.is_some();
-            let mut new = old.unwrap_or_default();
+            let below = if was_there { None } else { records.piece_below(inode, piece)? };
+            let mut new = old.or(below).unwrap_or_default();
             new.resize(new.len().max(start + part.len()), 0);
             new[start..start + part.len()].copy_from_slice(part);
-            records.put_piece(inode.number, piece, &new)?;
+            records.put_piece(inode.layer, piece, &new)?;
             was_there
         };
         inode.pieces += u64::from(!was_there);
@@ -117,18 +164,58 @@ pub(crate) fn resize<A: Writes>(
         let rest = (size % piece_size) as usize;
         let last = size / piece_size;
         if rest > 0
-            && let Some(mut piece) = records.piece(inode.number, last)?
+            && let Some(mut piece) = records.piece(inode.layer, last)?
             && piece.len() > rest
         {
             piece.truncate(rest);
-            records.put_piece(inode.number, last, &piece)?;
+            records.put_piece(inode.layer, last, &piece)?;
         }
+        cut_below(inode, size, piece_size as usize);
     }
     inode.size = size;
     Ok(())
 }
 
-/// Removes the pieces from one up to another, without that; the size stays. The inode has to be put afterwards.
+/// Shows no more of what lies below than so many bytes.
+fn cut_below(inode: &mut Inode, end: u64, piece_size: usize) {
+    if let Some(below) = &mut inode.below {
+        below.cut(end, piece_size);
+    }
+}
+
+/// Removes all pieces of a layer, of which there are so many.
+pub(crate) fn remove_pieces<A: Writes>(
+    records: &mut Records<A>,
+    layer: u64,
+    pieces: u64,
+) -> Result<(), Error> {
+    match pieces {
+        0 => Ok(()),
+        _ if pieces <= records.layout.singly_max => {
+            remove_singly(records, layer, (0, u64::MAX)).map(drop)
+        }
+        _ => records.remove_pieces(layer, 0, u64::MAX),
+    }
+}
+
+/// Removes pieces from one up to and including another, one by one; how many there were.
+fn remove_singly<A: Writes>(
+    records: &mut Records<A>,
+    layer: u64,
+    (first, last): (u64, u64),
+) -> Result<u64, Error> {
+    let mut pieces = Vec::new();
+    records.pieces(layer, (first, last), Direction::Forward, &mut |piece, _| {
+        pieces.push(piece);
+        true
+    })?;
+    for &piece in &pieces {
+        records.remove_piece(layer, piece)?;
+    }
+    Ok(pieces.len() as u64)
+}
+
+/// Removes own pieces from one up to another, without that; the size stays. The inode has to be put afterwards.
 pub(crate) fn drop_pieces<A: Writes>(
     records: &mut Records<A>,
     inode: &mut Inode,
@@ -147,24 +234,16 @@ pub(crate) fn drop_pieces<A: Writes>(
         (false, false) => None,
     };
     let removed = if known.unwrap_or(inode.pieces) <= records.layout.singly_max {
-        let mut pieces = Vec::new();
-        records.pieces(inode.number, (from, to - 1), Direction::Forward, &mut |piece, _| {
-            pieces.push(piece);
-            true
-        })?;
-        for &piece in &pieces {
-            records.remove_piece(inode.number, piece)?;
-        }
-        pieces.len() as u64
+        remove_singly(records, inode.layer, (from, to - 1))?
     } else {
         let mut found = 0;
         if known.is_none() {
-            records.pieces(inode.number, (from, to - 1), Direction::Forward, &mut |_, _| {
+            records.pieces(inode.layer, (from, to - 1), Direction::Forward, &mut |_, _| {
                 found += 1;
                 true
             })?;
         }
-        records.remove_pieces(inode.number, from, to - 1)?;
+        records.remove_pieces(inode.layer, from, to - 1)?;
         known.unwrap_or(found)
     };
     inode.pieces = inode
@@ -192,28 +271,81 @@ pub(crate) fn zero<A: Writes>(
     // What lies behind the size is zero.
     let stop_is_end = to == inode.size;
     if first == last && !(start == 0 && stop_is_end) {
-        return zero_part(records, inode.number, first, start, stop);
+        return zero_part(records, inode, first, start, stop);
     }
     if start > 0 {
-        zero_part(records, inode.number, first, start, piece_size as usize)?;
+        zero_part(records, inode, first, start, piece_size as usize)?;
     }
-    let whole_to = if stop_is_end { to.div_ceil(piece_size) } else { last };
-    drop_pieces(records, inode, from.div_ceil(piece_size), whole_to)?;
-    if stop > 0 && !stop_is_end {
-        zero_part(records, inode.number, last, 0, stop)?;
+    let whole_from = from.div_ceil(piece_size);
+    if stop_is_end {
+        drop_pieces(records, inode, whole_from, to.div_ceil(piece_size))?;
+        cut_below(inode, whole_from * piece_size, piece_size as usize);
+        return Ok(());
+    }
+    drop_pieces(records, inode, whole_from, last)?;
+    put_below(records, inode, (whole_from, last), |_, _, _| Ok(Some(Vec::new())))?;
+    if stop > 0 {
+        zero_part(records, inode, last, 0, stop)?;
     }
     Ok(())
 }
 
-/// Makes a part of a piece zero, if it is there.
+/// Puts own pieces, as `piece` says, where a file shows some from one up to another, without that. The inode has to be put
+/// afterwards.
+fn put_below<A: Writes>(
+    records: &mut Records<A>,
+    inode: &mut Inode,
+    (mut from, to): (u64, u64),
+    piece: impl Fn(&mut Records<A>, &Inode, u64) -> Result<Option<Vec<u8>>, Error>,
+) -> Result<(), Error> {
+    while inode.below.is_some() && from < to {
+        let mut found = Vec::new();
+        records.shown(inode, (from, to - 1), &mut |piece| {
+            found.push(piece);
+            found.len() < BATCH
+        })?;
+        let Some(&last) = found.last() else { return Ok(()) };
+        for number in found {
+            if let Some(bytes) = piece(records, inode, number)? {
+                records.put_piece(inode.layer, number, &bytes)?;
+                inode.pieces += 1;
+            }
+        }
+        from = last + 1;
+    }
+    Ok(())
+}
+
+/// Copies what a file shows of others from a piece on to its own layer. The inode has to be put afterwards.
+pub(crate) fn own_from<A: Writes>(
+    records: &mut Records<A>,
+    inode: &mut Inode,
+    from: u64,
+) -> Result<(), Error> {
+    let piece_size = records.layout.piece_size;
+    let count = inode.piece_count(piece_size);
+    put_below(records, inode, (from, count), |records, inode, piece| {
+        if records.has_piece(inode.layer, piece)? {
+            return Ok(None);
+        }
+        records.piece_below(inode, piece)
+    })?;
+    cut_below(inode, from * piece_size as u64, piece_size);
+    Ok(())
+}
+
+/// Makes a part of a piece zero, if it is there. The inode has to be put afterwards.
 fn zero_part<A: Writes>(
     records: &mut Records<A>,
-    inode: u64,
+    inode: &mut Inode,
     piece: u64,
     start: usize,
     stop: usize,
 ) -> Result<(), Error> {
-    let Some(mut bytes) = records.piece(inode, piece)? else { return Ok(()) };
+    let own = records.piece(inode.layer, piece)?;
+    let is_own = own.is_some();
+    let below = if is_own { None } else { records.piece_below(inode, piece)? };
+    let Some(mut bytes) = own.or(below) else { return Ok(()) };
     if start >= bytes.len() {
         return Ok(());
     }
@@ -222,7 +354,9 @@ fn zero_part<A: Writes>(
     } else {
         bytes[start..stop].fill(0);
     }
-    records.put_piece(inode, piece, &bytes)
+    records.put_piece(inode.layer, piece, &bytes)?;
+    inode.pieces += u64::from(!is_own);
+    Ok(())
 }
 
 /// The first byte at or behind an offset that lies in a piece that is there; `None`: there is none.
@@ -236,15 +370,10 @@ pub(crate) fn seek_data<A: Reads>(
         return Ok(None);
     }
     let (mut found, last) = (None, (inode.size - 1) / piece_size);
-    records.pieces(
-        inode.number,
-        (offset / piece_size, last),
-        Direction::Forward,
-        &mut |piece, _| {
-            found = Some(offset.max(piece * piece_size));
-            false
-        },
-    )?;
+    records.shown(inode, (offset / piece_size, last), &mut |piece| {
+        found = Some(offset.max(piece * piece_size));
+        false
+    })?;
     Ok(found)
 }
 
@@ -258,12 +387,12 @@ pub(crate) fn seek_hole<A: Reads>(
     if offset >= inode.size {
         return Ok(None);
     }
-    if inode.is_dense(records.layout.piece_size) {
+    if inode.below.is_none() && inode.is_dense(records.layout.piece_size) {
         return Ok(Some(inode.size));
     }
     let mut next = offset / piece_size;
     let last = (inode.size - 1) / piece_size;
-    records.pieces(inode.number, (next, last), Direction::Forward, &mut |piece, _| {
+    records.shown(inode, (next, last), &mut |piece| {
         let goes_on = piece == next;
         next += u64::from(goes_on);
         goes_on

@@ -9,6 +9,7 @@ use tembo_kv::{Entries, Snapshot};
 use crate::Error;
 use crate::bounds::ROOT;
 use crate::format::{INODE_TAG, NAME_TAG, number_in};
+use crate::inode::Inode;
 use crate::records::{Layout, Records, beginning, named};
 
 /// What has become of a name.
@@ -97,6 +98,14 @@ impl Paths<'_> {
     }
 }
 
+/// An inode but for its layers: a file that was cloned has others, and the same bytes.
+fn without_layers(value: &Option<Vec<u8>>) -> Option<Result<Inode, &[u8]>> {
+    value.as_deref().map(|bytes| match Inode::of_bytes(0, bytes) {
+        Ok(inode) => Ok(Inode { layer: 0, below: None, pieces: 0, ..inode }),
+        Err(_) => Err(bytes),
+    })
+}
+
 pub(crate) fn differences(
     layout: Layout,
     from: &Snapshot,
@@ -105,7 +114,7 @@ pub(crate) fn differences(
     let mut edited = BTreeSet::new();
     let mut inodes = Merged::new(layout, (from, to), INODE_TAG)?;
     while let Some(changed) = inodes.next()? {
-        if changed.before != changed.after {
+        if without_layers(&changed.before) != without_layers(&changed.after) {
             edited.extend(number_in(&changed.key));
         }
     }

@@ -17,9 +17,16 @@ pub(crate) const COOKIE_TAG: u8 = b'c';
 pub(crate) const ATTRIBUTE_TAG: u8 = b'x';
 pub(crate) const ORPHAN_TAG: u8 = b'o';
 pub(crate) const POINT_TAG: u8 = b't';
+pub(crate) const LAYER_TAG: u8 = b'l';
+pub(crate) const USER_TAG: u8 = b'u';
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TEMBO-FS");
+
+/// The version of a file system without layers.
 pub(crate) const VERSION: u32 = 2;
+
+/// The version of one that has had a clone.
+pub(crate) const LAYERS_VERSION: u32 = 3;
 
 /// The value of the key [`SUPERBLOCK_TAG`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -27,14 +34,17 @@ pub(crate) const VERSION: u32 = 2;
 pub(crate) struct Superblock {
     /// [`MAGIC`].
     pub(crate) magic: U64,
-    /// [`VERSION`].
+    /// 1, [`VERSION`] or [`LAYERS_VERSION`].
     pub(crate) version: U32,
     /// Size of a piece of a file, in bytes.
     pub(crate) piece_size: U32,
-    pub(crate) reserved: [U64; 2],
+    /// Of [`LAYERS_VERSION`]: the version that the keys of [`DATA_SPACE`] are of. Else 0.
+    pub(crate) piece_keys: U32,
+    pub(crate) reserved: [U32; 3],
 }
 
 const _: () = assert!(size_of::<Superblock>() == 32);
+const _: () = assert!(std::mem::offset_of!(Superblock, piece_keys) == 16);
 
 /// A point in time: seconds since 1970.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -45,7 +55,7 @@ pub(crate) struct TimeRecord {
     pub(crate) nanoseconds: U32,
 }
 
-/// The value of the key of an inode.
+/// The value of the key of an inode; of a file that has layers a [`LayersRecord`] follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeRecord {
@@ -79,6 +89,44 @@ pub(crate) struct InodeRecord {
 }
 
 const _: () = assert!(size_of::<InodeRecord>() == 128);
+
+/// What a layer shows of another where it has no piece.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct BelowRecord {
+    /// The number of the layer below; 0: there is none.
+    pub(crate) layer: U64,
+    /// Bytes of it that are shown.
+    pub(crate) end: U64,
+    /// Pieces that are shown, at most.
+    pub(crate) pieces: U64,
+}
+
+const _: () = assert!(size_of::<BelowRecord>() == 24);
+
+/// Behind the inode of a file that has layers.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct LayersRecord {
+    /// The number that its own pieces lie under.
+    pub(crate) layer: U64,
+    pub(crate) below: BelowRecord,
+}
+
+const _: () = assert!(size_of::<LayersRecord>() == 32);
+
+/// The value of the key of a layer.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct LayerRecord {
+    /// The inode whose own layer it is, which says the rest; 0: it is shared, and does not change.
+    pub(crate) owner: U64,
+    /// Pieces that are there.
+    pub(crate) pieces: U64,
+    pub(crate) below: BelowRecord,
+}
+
+const _: () = assert!(size_of::<LayerRecord>() == 40);
 
 /// The value of the key of a name.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -179,6 +227,22 @@ pub(crate) fn attribute_key(inode: u64, name: &[u8]) -> Vec<u8> {
     key
 }
 
+pub(crate) fn layer_key(layer: u64) -> Vec<u8> {
+    numbered(LAYER_TAG, layer)
+}
+
+/// Of a layer that lies on another.
+pub(crate) fn user_key(below: u64, layer: u64) -> Vec<u8> {
+    let mut key = numbered(USER_TAG, below);
+    key.extend_from_slice(&layer.to_be_bytes());
+    key
+}
+
+/// The two layers in the key of a user: the one below, and the one that lies on it.
+pub(crate) fn user_in(key: &[u8]) -> Option<(u64, u64)> {
+    Some((number_in(key)?, u64::from_be_bytes(key.get(9..)?.try_into().ok()?)))
+}
+
 /// Seconds as a number above 0, so that keys stand in their order.
 const EPOCH: u64 = 1 << 63;
 
@@ -204,7 +268,7 @@ pub(crate) fn name_in(key: &[u8]) -> Option<&[u8]> {
     key.get(9..)
 }
 
-/// How the keys of [`DATA_SPACE`] say the inode and the number of the piece.
+/// How the keys of [`DATA_SPACE`] say the layer and the number of the piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceKeys {
     /// Of version 1: eight bytes each.
@@ -224,7 +288,7 @@ pub(crate) struct PieceKey {
 const COMPACT_MAX: usize = 9;
 
 impl PieceKeys {
-    /// Those of a version; `None`: it is not known.
+    /// Those of a version without layers; `None`: it is not known.
     pub(crate) fn of_version(version: u32) -> Option<PieceKeys> {
         match version {
             1 => Some(PieceKeys::Wide),
@@ -233,9 +297,17 @@ impl PieceKeys {
         }
     }
 
-    pub(crate) fn key(self, inode: u64, piece: u64) -> PieceKey {
+    /// The version without layers that has them.
+    pub(crate) fn version(self) -> u32 {
+        match self {
+            PieceKeys::Wide => 1,
+            PieceKeys::Compact => VERSION,
+        }
+    }
+
+    pub(crate) fn key(self, layer: u64, piece: u64) -> PieceKey {
         let mut key = PieceKey { bytes: [0; 2 * COMPACT_MAX], len: 0 };
-        for number in [inode, piece] {
+        for number in [layer, piece] {
             match self {
                 PieceKeys::Wide => key.push(&number.to_be_bytes()),
                 PieceKeys::Compact => key.push_compact(number),
@@ -244,15 +316,15 @@ impl PieceKeys {
         key
     }
 
-    /// The inode and the piece of a key; `None`: it is no such key.
+    /// The layer and the piece of a key; `None`: it is no such key.
     pub(crate) fn numbers(self, key: &[u8]) -> Option<(u64, u64)> {
         let take = |key| match self {
             PieceKeys::Wide => take_wide(key),
             PieceKeys::Compact => take_compact(key),
         };
-        let (inode, rest) = take(key)?;
+        let (layer, rest) = take(key)?;
         let (piece, rest) = take(rest)?;
-        rest.is_empty().then_some((inode, piece))
+        rest.is_empty().then_some((layer, piece))
     }
 }
 

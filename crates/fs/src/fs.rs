@@ -10,9 +10,11 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::bounds::{PIECE_SIZE_MAX, PIECE_SIZE_MIN, ROOT};
 use crate::diff::{self, Difference};
 use crate::format::{
-    DATA_SPACE, MAGIC, PieceKeys, SUPERBLOCK_TAG, Superblock, TREE_SPACE, VERSION, number_in,
+    DATA_SPACE, LAYER_TAG, LAYERS_VERSION, MAGIC, PieceKeys, SUPERBLOCK_TAG, Superblock,
+    TREE_SPACE, VERSION, number_in,
 };
 use crate::inode::{FileKind, Inode};
+use crate::layer::Layer;
 use crate::names::New;
 use crate::open_files::{OpenFiles, Unlinking};
 use crate::point::Point;
@@ -24,6 +26,9 @@ use crate::{Error, names, timeline};
 
 /// Of a file, up to so many pieces are removed one by one unless another number is given.
 const SINGLY_MAX: u64 = 1024;
+
+/// Up to so many pieces are copied, and not shared, unless another number is given: that is cheaper.
+const COPIED_MAX: u64 = 16;
 
 /// Orphans that one commit removes.
 const ORPHANS: usize = 64;
@@ -66,12 +71,24 @@ struct Inner {
     store: Store,
     layout: Layout,
     open: OpenFiles,
-    /// The inode number that the next file gets.
+    /// The number that the next file or layer gets.
     next: AtomicU64,
     /// Bytes that the pool may have in use; `u64::MAX`: any number.
     limit: AtomicU64,
     singly_max: AtomicU64,
+    copied_max: AtomicU64,
+    /// Transactions that are in progress.
+    transactions: AtomicU64,
     timeline: Timeline,
+}
+
+/// Counts a transaction while it is in progress.
+pub(crate) struct InProgress(Fs);
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.0.transactions.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Fs {
@@ -94,6 +111,7 @@ impl Fs {
             piece_size: size,
             piece_keys: PieceKeys::Compact,
             singly_max: SINGLY_MAX,
+            copied_max: COPIED_MAX,
             pool: store.identity() as u64,
         };
         let mut writer = store.exclusive()?;
@@ -104,7 +122,8 @@ impl Fs {
             magic: MAGIC.into(),
             version: VERSION.into(),
             piece_size: (size as u32).into(),
-            reserved: [0.into(); 2],
+            piece_keys: 0.into(),
+            reserved: [0.into(); 3],
         };
         writer.put(layout.tree, &[SUPERBLOCK_TAG], superblock.as_bytes())?;
         let fs = Fs::of(store, layout, ROOT);
@@ -135,16 +154,20 @@ impl Fs {
         if superblock.magic.get() != MAGIC {
             return Err(damaged);
         }
-        let Some(piece_keys) = PieceKeys::of_version(version) else {
-            return Err(Error::NewerVersion { found: version, known: VERSION });
+        let has_layers = version == LAYERS_VERSION;
+        let keys_of = if has_layers { superblock.piece_keys.get() } else { version };
+        let Some(piece_keys) = PieceKeys::of_version(keys_of) else {
+            let newer = Error::NewerVersion { found: version, known: LAYERS_VERSION };
+            return Err(if has_layers { damaged } else { newer });
         };
         if !piece_size.is_power_of_two() || !(PIECE_SIZE_MIN..=PIECE_SIZE_MAX).contains(&piece_size)
         {
             return Err(damaged);
         }
-        let (singly_max, pool) = (SINGLY_MAX, store.identity() as u64);
-        let layout = Layout { tree, data, piece_size, piece_keys, singly_max, pool };
-        let last = Tree::new(store.snapshot()?, layout).last_inode()?;
+        let (singly_max, copied_max) = (SINGLY_MAX, COPIED_MAX);
+        let pool = store.identity() as u64;
+        let layout = Layout { tree, data, piece_size, piece_keys, singly_max, copied_max, pool };
+        let last = Tree::new(store.snapshot()?, layout).last_number()?;
         let fs = Fs::of(store, layout, last.max(ROOT).saturating_add(1));
         if !store.is_read_only() {
             fs.remove_orphans()?;
@@ -165,9 +188,17 @@ impl Fs {
 
     fn of(store: &Store, layout: Layout, next: u64) -> Fs {
         let (open, limit) = (OpenFiles::default(), AtomicU64::new(u64::MAX));
-        let (store, singly_max) = (store.clone(), SINGLY_MAX.into());
-        let (next, timeline) = (next.into(), Timeline::default());
-        Fs(Arc::new(Inner { store, layout, open, next, limit, singly_max, timeline }))
+        Fs(Arc::new(Inner {
+            store: store.clone(),
+            layout,
+            open,
+            next: next.into(),
+            limit,
+            singly_max: SINGLY_MAX.into(),
+            copied_max: COPIED_MAX.into(),
+            transactions: 0.into(),
+            timeline: Timeline::default(),
+        }))
     }
 
     /// The store, whose snapshots, rollback and backups are those of the file system.
@@ -191,20 +222,37 @@ impl Fs {
         self.0.singly_max.store(pieces, Ordering::Relaxed);
     }
 
+    /// Up to so many pieces are copied when a file is cloned; more are shared, in constant time. 16 unless given.
+    pub fn set_copied_max(&self, pieces: u64) {
+        self.0.copied_max.store(pieces, Ordering::Relaxed);
+    }
+
     /// The inode that a conflict of two transactions is about.
     pub fn conflicting_inode(&self, error: &Error) -> Option<u64> {
         let Error::Store(tembo_kv::Error::Conflict { keyspace, key, .. }) = error else {
             return None;
         };
         match &**keyspace {
+            TREE_SPACE if key.first() == Some(&LAYER_TAG) => self.owner(number_in(key)?),
             TREE_SPACE => number_in(key),
-            DATA_SPACE => Some(self.0.layout.piece_keys.numbers(key)?.0),
+            DATA_SPACE => self.owner(self.0.layout.piece_keys.numbers(key)?.0),
             _ => None,
         }
     }
 
+    /// The inode whose own layer has that number; `None`: it is shared.
+    fn owner(&self, layer: u64) -> Option<u64> {
+        match self.snapshot().ok()?.records().layer(layer).ok()? {
+            Some(Layer::Own(inode)) => Some(inode),
+            Some(Layer::Shared { .. }) => None,
+            None => Some(layer),
+        }
+    }
+
     fn layout(&self) -> Layout {
-        Layout { singly_max: self.0.singly_max.load(Ordering::Relaxed), ..self.0.layout }
+        let singly_max = self.0.singly_max.load(Ordering::Relaxed);
+        let copied_max = self.0.copied_max.load(Ordering::Relaxed);
+        Layout { singly_max, copied_max, ..self.0.layout }
     }
 
     /// What is in use, of how much. Never waits.
@@ -238,6 +286,7 @@ impl Fs {
             generation: self.0.store.visible(),
             unlinking,
             left,
+            may_share: self.0.transactions.load(Ordering::Relaxed) == 0,
             orphans: BTreeSet::new(),
             is_broken: false,
         }
@@ -347,6 +396,12 @@ impl Fs {
             Err(tembo_kv::Error::NotRetained { .. }) => Err(not_kept),
             found => Ok(found?),
         }
+    }
+
+    /// A transaction has begun, until the guard is dropped.
+    pub(crate) fn begin_transaction(&self) -> InProgress {
+        self.0.transactions.fetch_add(1, Ordering::Relaxed);
+        InProgress(self.clone())
     }
 
     /// For transactions: what a change needs, and the layout.

@@ -1,7 +1,9 @@
 //! An inode: all about a file but its name and its bytes.
 
+use zerocopy::FromBytes;
+
 use crate::Error;
-use crate::format::{InodeRecord, TimeRecord};
+use crate::format::{BelowRecord, InodeRecord, LayersRecord, TimeRecord};
 use crate::time::Time;
 
 /// What an inode is.
@@ -67,7 +69,7 @@ pub struct Inode {
     pub links: u32,
     /// Bytes; of a directory its entries.
     pub size: u64,
-    /// Pieces of it that are there: what was never written takes no space.
+    /// Pieces of its own that are there: what was never written takes no space.
     pub pieces: u64,
     /// Of a directory: the one that it is in. Else 0.
     pub parent: u64,
@@ -89,6 +91,39 @@ pub struct Inode {
     pub edits: u64,
     /// Of a directory: the cookie of the next entry.
     pub(crate) next_cookie: u64,
+    /// The number that its own pieces lie under: that of the inode, until it is cloned.
+    pub(crate) layer: u64,
+    /// What it shows where it has no piece of its own.
+    pub(crate) below: Option<Below>,
+}
+
+/// What a layer shows of another, which does not change, where it has no piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Below {
+    /// The number of the other.
+    pub(crate) layer: u64,
+    /// Bytes of it that are shown. What a file gains behind that is zero.
+    pub(crate) end: u64,
+    /// Pieces that are shown, at most.
+    pub(crate) pieces: u64,
+}
+
+impl Below {
+    /// Shows no more than so many bytes.
+    pub(crate) fn cut(&mut self, end: u64, piece_size: usize) {
+        self.end = self.end.min(end);
+        self.pieces = self.pieces.min(self.end.div_ceil(piece_size as u64));
+    }
+
+    pub(crate) fn to_record(below: Option<Below>) -> BelowRecord {
+        let Below { layer, end, pieces } = below.unwrap_or(Below { layer: 0, end: 0, pieces: 0 });
+        BelowRecord { layer: layer.into(), end: end.into(), pieces: pieces.into() }
+    }
+
+    pub(crate) fn of_record(record: &BelowRecord) -> Option<Below> {
+        let (layer, end, pieces) = (record.layer.get(), record.end.get(), record.pieces.get());
+        (layer != 0).then_some(Below { layer, end, pieces })
+    }
 }
 
 impl Inode {
@@ -107,7 +142,17 @@ impl Inode {
         self.size.div_ceil(piece_size as u64)
     }
 
-    /// Whether none of its pieces is missing.
+    /// Pieces that it shows, also such as it shares with other files: at most so many.
+    pub fn pieces_shown(&self, piece_size: usize) -> u64 {
+        match &self.below {
+            None => self.pieces,
+            Some(below) => {
+                self.pieces.saturating_add(below.pieces).min(self.piece_count(piece_size))
+            }
+        }
+    }
+
+    /// Whether none of its own pieces is missing.
     pub(crate) fn is_dense(&self, piece_size: usize) -> bool {
         self.pieces == self.piece_count(piece_size)
     }
@@ -154,13 +199,29 @@ impl Inode {
         }
     }
 
+    /// What follows the record of a file that has layers.
+    pub(crate) fn to_layers(&self) -> Option<LayersRecord> {
+        let has_layers = self.layer != self.number || self.below.is_some();
+        let below = Below::to_record(self.below);
+        has_layers.then_some(LayersRecord { layer: self.layer.into(), below })
+    }
+
     /// # Errors
     /// [`Error::Damaged`].
-    pub(crate) fn of_record(number: u64, record: &InodeRecord) -> Result<Inode, Error> {
-        let damaged = || Error::Damaged { inode: number, what: "it is of no kind" };
+    pub(crate) fn of_bytes(number: u64, bytes: &[u8]) -> Result<Inode, Error> {
+        let damaged = |what| Error::Damaged { inode: number, what };
+        let wrong_len = || damaged("it has another length");
+        let (record, rest) = InodeRecord::read_from_prefix(bytes).map_err(|_| wrong_len())?;
+        let (layer, below) = if rest.is_empty() {
+            (number, None)
+        } else {
+            let layers = LayersRecord::read_from_bytes(rest).map_err(|_| wrong_len())?;
+            (layers.layer.get(), Below::of_record(&layers.below))
+        };
         Ok(Inode {
             number,
-            kind: FileKind::of_mode(record.mode.get()).ok_or_else(damaged)?,
+            kind: FileKind::of_mode(record.mode.get())
+                .ok_or_else(|| damaged("it is of no kind"))?,
             permissions: (record.mode.get() & 0o7777) as u16,
             user: record.user.get(),
             group: record.group.get(),
@@ -177,6 +238,8 @@ impl Inode {
             attributes: record.attributes.get(),
             edits: record.edits.get(),
             next_cookie: record.next_cookie.get(),
+            layer,
+            below,
         })
     }
 }

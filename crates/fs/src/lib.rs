@@ -7,7 +7,8 @@
 //! ```text
 //!  fs, transaction      handles: commits, transactions, what is open
 //!  tree                 the calls, through any handle of the store
-//!  names data allocate attributes        what they do
+//!  names data allocate attributes share  what they do
+//!  layer                what a file and its clones show in common
 //!  access_list          POSIX access control lists, in step with permissions
 //!  timeline             which version was there when
 //!  records              inodes, names, pieces, attributes as keys and values
@@ -50,16 +51,19 @@ mod allocate;
 mod attributes;
 mod bounds;
 mod check;
+mod check_layers;
 mod data;
 mod diff;
 mod error;
 mod format;
 mod fs;
 mod inode;
+mod layer;
 mod names;
 mod open_files;
 mod point;
 mod records;
+mod share;
 mod time;
 mod timeline;
 mod transaction;

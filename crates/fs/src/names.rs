@@ -4,9 +4,9 @@ use crate::Error;
 use crate::access::{Reads, Writes};
 use crate::access_list::{Inherited, inherit};
 use crate::bounds::{LINKS_MAX, NAME_LEN_MAX, ROOT, is_name};
-use crate::data::drop_pieces;
 use crate::inode::{FileKind, Inode};
 use crate::records::{Changing, Named, Records};
+use crate::share::remove_bytes;
 
 /// The permission bit that a directory hands on its group by.
 const SET_GROUP: u16 = 0o2000;
@@ -84,8 +84,9 @@ pub(crate) fn new_inode(changing: &Changing<'_>, parent: Option<&Inode>, new: &N
     let of_group = parent.filter(|parent| parent.permissions & SET_GROUP != 0);
     let (is_directory, now) = (new.kind == FileKind::Directory, changing.now);
     let handed_on = if is_directory && of_group.is_some() { SET_GROUP } else { 0 };
+    let number = changing.draw_number();
     Inode {
-        number: changing.draw_number(),
+        number,
         kind: new.kind,
         permissions: new.permissions & 0o7777 | handed_on,
         user: new.user,
@@ -103,6 +104,8 @@ pub(crate) fn new_inode(changing: &Changing<'_>, parent: Option<&Inode>, new: &N
         attributes: 0,
         edits: 0,
         next_cookie: if is_directory { FIRST_COOKIE } else { 0 },
+        layer: number,
+        below: None,
     }
 }
 
@@ -222,7 +225,7 @@ fn lose_name<A: Writes>(
 /// Removes an inode with all that it has.
 pub(crate) fn remove<A: Writes>(records: &mut Records<A>, mut inode: Inode) -> Result<(), Error> {
     if !inode.is_directory() {
-        drop_pieces(records, &mut inode, 0, u64::MAX)?;
+        remove_bytes(records, &mut inode)?;
     }
     if inode.attributes > 0 {
         for name in records.attributes(inode.number)? {

@@ -31,6 +31,11 @@ impl<'t> Unlinking<'t> {
         Unlinking::UnlessOpen(open, None)
     }
 
+    /// Whether what is not needed any more goes with the change: in a transaction others may still need it.
+    pub(crate) fn removes(&self) -> bool {
+        matches!(self, Unlinking::UnlessOpen(..))
+    }
+
     /// Whether the inode has to stay.
     pub(crate) fn keeps(&mut self, inode: u64) -> bool {
         match self {

@@ -11,8 +11,8 @@ use crate::Error;
 use crate::access::{Bounds, Reads, With, Writes};
 use crate::bounds::{NAME_LEN_MAX, is_name};
 use crate::format::{
-    CookieRecord, InodeRecord, NameRecord, PieceKey, PieceKeys, PointRecord, attribute_key,
-    cookie_key, inode_key, name_key, number_in, orphan_key, point_in, point_key,
+    CookieRecord, INODE_TAG, LAYER_TAG, NameRecord, PieceKey, PieceKeys, PointRecord,
+    attribute_key, cookie_key, inode_key, name_key, number_in, orphan_key, point_in, point_key,
 };
 use crate::inode::{FileKind, Inode};
 use crate::open_files::Unlinking;
@@ -29,6 +29,8 @@ pub(crate) struct Layout {
     pub(crate) piece_keys: PieceKeys,
     /// Of a file, up to so many pieces are removed one by one; more as a range.
     pub(crate) singly_max: u64,
+    /// Up to so many pieces are copied; more are shared.
+    pub(crate) copied_max: u64,
     /// The lower half of the identity of the pool.
     pub(crate) pool: u64,
 }
@@ -57,13 +59,15 @@ pub(crate) struct Named {
 /// What a change needs beside a handle of the store.
 pub(crate) struct Changing<'t> {
     pub(crate) now: Time,
-    /// The inode number that the next file gets.
+    /// The number that the next file or layer gets.
     pub(crate) next: &'t AtomicU64,
     /// The version that is visible.
     pub(crate) generation: u64,
     pub(crate) unlinking: Unlinking<'t>,
     /// Bytes of pieces that may be added; `None`: any number.
     pub(crate) left: Option<u64>,
+    /// Whether a copy of a range may share pieces: no transaction, which that would be a conflict for, is in progress.
+    pub(crate) may_share: bool,
     /// What lost its last name and was kept.
     pub(crate) orphans: BTreeSet<u64>,
     /// A change was begun and has not come to its end.
@@ -102,7 +106,7 @@ impl<A: Reads> Records<A> {
         &mut self.access
     }
 
-    fn value<T>(
+    pub(crate) fn value<T>(
         &mut self,
         key: &[u8],
         mut with: impl FnMut(Value<'_>) -> T,
@@ -115,14 +119,8 @@ impl<A: Reads> Records<A> {
 
     /// The inode of that number; `None`: there is none.
     pub(crate) fn find(&mut self, number: u64) -> Result<Option<Inode>, Error> {
-        let record = self.value(&inode_key(number), |value| {
-            value.with(|bytes| InodeRecord::read_from_bytes(bytes).ok())
-        })?;
-        match record {
-            None => Ok(None),
-            Some(Some(record)) => Inode::of_record(number, &record).map(Some),
-            Some(None) => Err(Error::Damaged { inode: number, what: "it has another length" }),
-        }
+        self.value(&inode_key(number), |value| value.with(|bytes| Inode::of_bytes(number, bytes)))?
+            .transpose()
     }
 
     /// # Errors
@@ -162,10 +160,10 @@ impl<A: Reads> Records<A> {
         if is_sound { Ok(()) } else { Err(Error::Damaged { inode: directory, what: "an entry" }) }
     }
 
-    /// Visits pieces of a file from one up to and including another.
+    /// Visits pieces of a layer from one up to and including another.
     pub(crate) fn pieces(
         &mut self,
-        inode: u64,
+        layer: u64,
         (first, last): (u64, u64),
         direction: Direction,
         visit: &mut dyn FnMut(u64, Value<'_>) -> bool,
@@ -174,7 +172,7 @@ impl<A: Reads> Records<A> {
             return Ok(());
         }
         let Layout { piece_size, piece_keys, .. } = self.layout;
-        let (from, to) = (self.piece_key(inode, first), self.piece_key(inode, last));
+        let (from, to) = (self.piece_key(layer, first), self.piece_key(layer, last));
         let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
         let mut is_sound = true;
         let piece = &mut |key: &[u8], value: Value<'_>| match piece_keys.numbers(key) {
@@ -185,26 +183,27 @@ impl<A: Reads> Records<A> {
             }
         };
         self.access.visit(self.layout.data, bounds, direction, piece)?;
-        if is_sound { Ok(()) } else { Err(Error::Damaged { inode, what: "a piece is too long" }) }
+        let damaged = Error::Damaged { inode: layer, what: "a piece is too long" };
+        if is_sound { Ok(()) } else { Err(damaged) }
     }
 
-    fn piece_key(&self, inode: u64, piece: u64) -> PieceKey {
-        self.layout.piece_keys.key(inode, piece)
+    fn piece_key(&self, layer: u64, piece: u64) -> PieceKey {
+        self.layout.piece_keys.key(layer, piece)
     }
 
-    /// A piece of a file, copied.
-    pub(crate) fn piece(&mut self, inode: u64, piece: u64) -> Result<Option<Vec<u8>>, Error> {
+    /// A piece of a layer, copied.
+    pub(crate) fn piece(&mut self, layer: u64, piece: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut found = None;
         let with: &mut With<'_> = &mut |value| found = value.map(|value| value.to_vec());
-        self.access.get_at(self.layout.data, &self.piece_key(inode, piece), with)?;
+        self.access.get_at(self.layout.data, &self.piece_key(layer, piece), with)?;
         Ok(found)
     }
 
-    /// Whether a piece of a file is there.
-    pub(crate) fn has_piece(&mut self, inode: u64, piece: u64) -> Result<bool, Error> {
+    /// Whether a piece of a layer is there.
+    pub(crate) fn has_piece(&mut self, layer: u64, piece: u64) -> Result<bool, Error> {
         let mut found = false;
         let with: &mut With<'_> = &mut |value| found = value.is_some();
-        self.access.get_at(self.layout.data, &self.piece_key(inode, piece), with)?;
+        self.access.get_at(self.layout.data, &self.piece_key(layer, piece), with)?;
         Ok(found)
     }
 
@@ -277,26 +276,36 @@ impl<A: Reads> Records<A> {
         Ok(self.access.visit(self.layout.data, all, Direction::Forward, visit)?)
     }
 
-    /// The greatest inode number that is in use.
-    pub(crate) fn last_inode(&mut self) -> Result<u64, Error> {
-        let (range, mut last) = (beginning(&inode_key(0)[..1]), 0);
-        self.access.visit(
-            self.layout.tree,
-            between(&range),
-            Direction::Backward,
-            &mut |key, _| {
-                last = number_in(key).unwrap_or(0);
-                false
-            },
-        )?;
+    /// The greatest number that an inode or a layer has.
+    pub(crate) fn last_number(&mut self) -> Result<u64, Error> {
+        let mut last = 0;
+        for tag in [INODE_TAG, LAYER_TAG] {
+            let range = beginning(&[tag]);
+            self.access.visit(
+                self.layout.tree,
+                between(&range),
+                Direction::Backward,
+                &mut |key, _| {
+                    last = number_in(key).unwrap_or(0).max(last);
+                    false
+                },
+            )?;
+        }
         Ok(last)
     }
 }
 
 impl<A: Writes> Records<A> {
     pub(crate) fn put_inode(&mut self, inode: &Inode) -> Result<(), Error> {
-        let record = inode.to_record();
-        Ok(self.access.set(self.layout.tree, &inode_key(inode.number), record.as_bytes())?)
+        let (record, key) = (inode.to_record(), inode_key(inode.number));
+        let set = match inode.to_layers() {
+            None => self.access.set(self.layout.tree, &key, record.as_bytes()),
+            Some(layers) => {
+                let bytes = [record.as_bytes(), layers.as_bytes()].concat();
+                self.access.set(self.layout.tree, &key, &bytes)
+            }
+        };
+        Ok(set?)
     }
 
     pub(crate) fn remove_inode(&mut self, number: u64) -> Result<(), Error> {
@@ -361,17 +370,17 @@ impl<A: Writes> Records<A> {
         Ok(self.access.unset(self.layout.tree, &attribute_key(inode, name))?)
     }
 
-    pub(crate) fn put_piece(&mut self, inode: u64, piece: u64, bytes: &[u8]) -> Result<(), Error> {
-        Ok(self.access.set(self.layout.data, &self.piece_key(inode, piece), bytes)?)
+    pub(crate) fn put_piece(&mut self, layer: u64, piece: u64, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.access.set(self.layout.data, &self.piece_key(layer, piece), bytes)?)
     }
 
-    pub(crate) fn remove_piece(&mut self, inode: u64, piece: u64) -> Result<(), Error> {
-        Ok(self.access.unset(self.layout.data, &self.piece_key(inode, piece))?)
+    pub(crate) fn remove_piece(&mut self, layer: u64, piece: u64) -> Result<(), Error> {
+        Ok(self.access.unset(self.layout.data, &self.piece_key(layer, piece))?)
     }
 
     /// Removes all pieces from one up to and including another, whatever their number.
-    pub(crate) fn remove_pieces(&mut self, inode: u64, first: u64, last: u64) -> Result<(), Error> {
-        let (from, to) = (self.piece_key(inode, first), self.piece_key(inode, last));
+    pub(crate) fn remove_pieces(&mut self, layer: u64, first: u64, last: u64) -> Result<(), Error> {
+        let (from, to) = (self.piece_key(layer, first), self.piece_key(layer, last));
         let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
         Ok(self.access.unset_range(self.layout.data, bounds)?)
     }
@@ -404,7 +413,7 @@ pub(crate) fn entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
 }
 
 impl Changing<'_> {
-    /// The number of a file that is made. Relaxed: a number is drawn once, and orders nothing.
+    /// The number of a file or layer that is made. Relaxed: a number is drawn once, and orders nothing.
     pub(crate) fn draw_number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }

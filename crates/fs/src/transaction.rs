@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tembo_kv::{Durability, Isolation, Snapshot, Transaction};
 
 use crate::Error;
-use crate::fs::Fs;
+use crate::fs::{Fs, InProgress};
 use crate::time::Time;
 use crate::tree::{AnyTreeMut, Tree};
 use crate::watched::{Touched, Watched};
@@ -32,6 +32,8 @@ pub struct FsTransaction {
     is_broken: bool,
     /// The time of its last change.
     changed: Option<Time>,
+    /// Tells others that it is there.
+    _in_progress: InProgress,
 }
 
 impl Fs {
@@ -41,6 +43,7 @@ impl Fs {
     /// # Errors
     /// Those of the store.
     pub fn transaction(&self) -> Result<FsTransaction, Error> {
+        let in_progress = self.begin_transaction();
         let mut transaction = self.store().transaction(Isolation::Snapshot)?;
         let mut before = self.store().snapshot()?;
         while before.version() != transaction.version() {
@@ -57,6 +60,7 @@ impl Fs {
             added: 0,
             is_broken: false,
             changed: None,
+            _in_progress: in_progress,
         })
     }
 }

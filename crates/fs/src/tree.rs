@@ -9,6 +9,7 @@ use crate::data;
 use crate::inode::{FileKind, Inode};
 use crate::names::{self, New, Rename};
 use crate::records::{Changing, Entry, Layout, Records};
+use crate::share::{can_share, hides_all, is_worth_it, release, share};
 use crate::time::Time;
 use crate::{Error, check};
 
@@ -185,7 +186,7 @@ impl<A: Reads> Tree<A> {
         self.records.orphans()
     }
 
-    /// Compares all that there is: names with inodes, links, sizes, pieces, attributes, orphans.
+    /// Compares all that there is: names with inodes, links, sizes, pieces, layers, attributes, orphans.
     ///
     /// # Errors
     /// Damage of the store. What contradicts itself in the file system is in the [`Check`](check::Check).
@@ -193,8 +194,8 @@ impl<A: Reads> Tree<A> {
         check::check(&mut self.records)
     }
 
-    pub(crate) fn last_inode(&mut self) -> Result<u64, Error> {
-        self.records.last_inode()
+    pub(crate) fn last_number(&mut self) -> Result<u64, Error> {
+        self.records.last_number()
     }
 
     pub(crate) fn records(&mut self) -> &mut Records<A> {
@@ -383,6 +384,9 @@ impl<'t, A: Writes> TreeMut<'t, A> {
 
     /// Copies a range of a file to another, or within it; how many bytes: fewer than asked for at its end. All or nothing.
     ///
+    /// From the begin on to an empty file, and behind what was copied so, it is done as by [`clone_file`](TreeMut::clone_file),
+    /// in constant time; but not while a transaction is in progress, for which that would be a change of the other file.
+    ///
     /// # Errors
     /// [`Error::Invalid`] of ranges of one file that overlap; as of [`write`](TreeMut::write).
     pub fn copy_range(
@@ -391,10 +395,25 @@ impl<'t, A: Writes> TreeMut<'t, A> {
         (to, to_offset): (u64, u64),
         len: u64,
     ) -> Result<u64, Error> {
-        let now = self.changing.now;
         let from = self.tree.records.inode(from)?.regular()?;
-        let mut copied = 0;
         let len = len.min(from.size.saturating_sub(from_offset));
+        if self.changing.may_share && from_offset == to_offset && len > 0 {
+            let target = self.tree.records.inode(to)?.regular()?;
+            if can_share(&self.tree.records, &from, &target, (to_offset, len)) {
+                self.share(from, to, to_offset + len)?;
+                return Ok(len);
+            }
+        }
+        self.copy_bytes((from, from_offset), (to, to_offset), len)
+    }
+
+    fn copy_bytes(
+        &mut self,
+        (from, from_offset): (Inode, u64),
+        (to, to_offset): (u64, u64),
+        len: u64,
+    ) -> Result<u64, Error> {
+        let (now, mut copied) = (self.changing.now, 0);
         let end = data::checked_end(to_offset, len)?;
         self.change(to, (to_offset, end), |records, inode| {
             *inode = inode.clone().regular()?;
@@ -403,6 +422,43 @@ impl<'t, A: Writes> TreeMut<'t, A> {
             Ok(())
         })?;
         Ok(copied)
+    }
+
+    /// Makes an empty file show the bytes of another, in constant time: what either changes later it has of its own. Small files
+    /// are copied. Nothing but the bytes is the same afterwards.
+    ///
+    /// In a transaction it is a change of both files.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: the second file is not empty, or is the first; as of [`copy_range`](TreeMut::copy_range).
+    pub fn clone_file(&mut self, from: u64, to: u64) -> Result<(), Error> {
+        let source = self.tree.records.inode(from)?.regular()?;
+        let target = self.tree.records.inode(to)?.regular()?;
+        if from == to || target.size > 0 {
+            return Err(Error::Invalid { inode: to, what: "a clone is made of an empty file" });
+        }
+        let size = source.size;
+        if target.below.is_none() && is_worth_it(&self.tree.records, size) {
+            self.share(source, to, size)
+        } else {
+            self.copy_bytes((source, 0), (to, 0), size).map(drop)
+        }
+    }
+
+    /// Makes a file show the bytes of another up to an end.
+    fn share(&mut self, mut from: Inode, to: u64, end: u64) -> Result<(), Error> {
+        let (now, number) = (self.changing.now, self.changing.draw_number());
+        // A transaction that finds the file removed, or cloned once more, is refused.
+        let puts_source = from.pieces > 0 || !self.changing.unlinking.removes();
+        self.change(to, (0, 0), |records, inode| {
+            share(records, &mut from, inode, end, number)?;
+            if puts_source {
+                records.put_inode(&from)?;
+            }
+            (inode.modified, inode.changed) = (now, now);
+            Ok(())
+        })?;
+        Ok(())
     }
 
     /// Sets an extended attribute. An access list ([`ACCESS_LIST`](crate::ACCESS_LIST)) sets the permissions too, and is not kept
@@ -467,6 +523,13 @@ impl<'t, A: Writes> TreeMut<'t, A> {
         if let Err(error) = changed {
             self.changing.is_broken = !is_refused(&error);
             return Err(error);
+        }
+        if inode.below.is_some() && hides_all(&inode, records.layout.piece_size) {
+            if self.changing.unlinking.removes() {
+                release(records, &mut inode)?;
+            } else if let Some(below) = &mut inode.below {
+                below.end = 0;
+            }
         }
         let added = inode.pieces.saturating_sub(before) * records.layout.piece_size as u64;
         self.changing.left = self.changing.left.map(|left| left.saturating_sub(added));

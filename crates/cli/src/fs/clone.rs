@@ -10,8 +10,9 @@ use crate::files::{COPIED, now};
 /// What is copied where: an inode, the folder it comes to be in, and its name there.
 type Place = (u64, u64, Vec<u8>);
 
-/// Copies a file, or a directory with all below it, as one transaction: in time proportional to its bytes, since a piece is a
-/// value of the store and belongs to one file. Holes stay holes, files with several names in it have several names.
+/// Copies a file, or a directory with all below it, as one transaction: each file in constant time, but for those of an earlier
+/// version that have changed since, which take time in proportion to their bytes. Holes stay holes, files with several names in it
+/// have several names.
 pub(super) fn clone(
     fs: &Fs,
     mut source: Tree<Snapshot>,
@@ -86,12 +87,25 @@ fn clone_one(
         })?;
     }
     if inode.kind == FileKind::Regular {
-        clone_bytes(source, tx, inode, copy.number)?;
+        if has_same_bytes(tx, inode)? {
+            tx.change(now(), |tree| tree.clone_file(inode.number, copy.number))?;
+        } else {
+            copy_bytes(source, tx, inode, copy.number)?;
+        }
     }
     Ok(copy.number)
 }
 
-fn clone_bytes(
+/// Whether a file is still there as it was in its version.
+fn has_same_bytes(tx: &mut FsTransaction, inode: &Inode) -> Result<bool, Error> {
+    match tx.read(|tree| tree.inode(inode.number)) {
+        Ok(current) => Ok((current.generation, current.edits) == (inode.generation, inode.edits)),
+        Err(Error::NoSuchInode { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn copy_bytes(
     source: &mut Tree<Snapshot>,
     tx: &mut FsTransaction,
     inode: &Inode,

@@ -52,6 +52,7 @@ pub(crate) struct Live {
 
 fn live(fs: Fs) -> Live {
     fs.set_singly_max(SINGLY_MAX);
+    fs.set_copied_max(0);
     Live { fs, open: BTreeSet::new() }
 }
 
@@ -258,6 +259,7 @@ impl Subject for Files {
             Call::Allocate("a", 0, 512, Allocate::Collapse),
             Call::Allocate("a", 512, 1024, Allocate::Insert),
             Call::Copy("a", "d/a", 100),
+            Call::Clone("a", "d/a"),
             Call::SetAttribute("a", 20, Condition::Any),
             Call::Permissions("d", 0o700),
             Call::DefaultList("d", true),
@@ -294,6 +296,7 @@ impl Subject for Files {
             Script::new("removed-range", 1, vec![Op::Together(large.clone()), Op::Maintain]),
             Script::new("spilled-range", 1, vec![Op::Transaction(large), Op::Step, Op::Maintain]),
             Script::new("safe-writes", 1, safe_write("a").into_iter().map(Op::Call).collect()),
+            Script::new("clones", 1, clones()),
             Script::new(
                 "inherited-lists",
                 1,
@@ -346,6 +349,26 @@ impl InStore for Files {
     fn check_in(&self, live: &mut Live) -> Result<(), String> {
         live.is_sound()
     }
+}
+
+/// A file is cloned, the clone too; all are changed and cut, inside of a transaction and outside, and removed one by one.
+fn clones() -> Vec<Op> {
+    let twice = vec![Call::Clone("a", "d/a"), Call::Write("a", 500, 100), Call::Resize("a", 900)];
+    let again = vec![Call::Create("b"), Call::Clone("a", "b"), Call::Resize("d/a", 0)];
+    vec![
+        Op::Together(twice),
+        Op::Transaction(again),
+        Op::Call(Call::Allocate("b", 100, 600, Allocate::Punch)),
+        Op::Call(Call::Write("d/a", 0, 10)),
+        Op::UnlinkOpen("a"),
+        Op::Call(Call::Create("a")),
+        Op::Call(Call::Clone("b", "a")),
+        Op::Close,
+        Op::Call(Call::Unlink("b")),
+        Op::Call(Call::Write("a", 0, 1024)),
+        Op::Call(Call::Unlink("a")),
+        Op::Maintain,
+    ]
 }
 
 /// What an editor does to a file.

@@ -56,6 +56,8 @@ pub(crate) enum Call {
     Allocate(Path, u64, u64, Allocate),
     /// The whole first file to an offset of the second.
     Copy(Path, Path, u64),
+    /// The second file, which is empty, comes to show the bytes of the first.
+    Clone(Path, Path),
     Permissions(Path, u16),
     SetAttribute(Path, usize, Condition),
     RemoveAttribute(Path),
@@ -145,6 +147,10 @@ impl Call {
                 let (from, to) = (find(tree, from)?, find(tree, to)?);
                 tree.copy_range((from, 0), (to, offset), u64::MAX)?;
             }
+            Call::Clone(from, to) => {
+                let (from, to) = (find(tree, from)?, find(tree, to)?);
+                tree.clone_file(from, to)?;
+            }
             Call::Permissions(path, bits) => {
                 let (number, permissions) = (find(tree, path)?, Some(bits));
                 tree.set(number, &Set { permissions, ..Set::default() })?;
@@ -198,7 +204,8 @@ pub(super) fn any_call(random: &mut Random) -> Call {
     let path = any_path(random);
     let size = |random: &mut Random, most: usize| random.below(most) as u64;
     let ways = [Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange];
-    match random.below(21) {
+    match random.below(23) {
+        21 | 22 => Call::Clone(path, any_path(random)),
         20 => Call::DefaultList(path, random.below(3) > 0),
         0 | 1 => Call::Create(path),
         2 | 3 => Call::Folder(path),

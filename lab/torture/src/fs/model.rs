@@ -173,6 +173,16 @@ impl State {
                 allocate(self.file(path)?, offset as usize, len as usize, how)
             }
             Call::Copy(from, to, offset) => self.copy(from, to, offset as usize),
+            Call::Clone(from, to) => {
+                let (is_same, bytes) =
+                    (self.find(from)? == self.find(to)?, self.file(from)?.clone());
+                let file = self.file(to)?;
+                if is_same || !file.is_empty() {
+                    return Err("EINVAL");
+                }
+                *file = bytes;
+                Ok(())
+            }
             Call::Permissions(path, bits) => {
                 let number = self.find(path)?;
                 self.change(number, |file| {

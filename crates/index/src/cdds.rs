@@ -95,9 +95,10 @@ pub(crate) use self::node::Side;
 use self::roots::Roots;
 use crate::changes::{Period, VisitChanged};
 use crate::error::damaged;
+use crate::record::expect_records;
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
-    Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey, Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, KeyChange, Op, Place, Range, Records,
+    Retained, Stamp, Ticket, TreeMarker, Value, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// A CDDS B-Tree. See the [module](self).
@@ -218,6 +219,12 @@ impl VersionedIndex for Cdds {
 
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
         read::prefetch_keys(&self.roots, keys, view, places);
+    }
+
+    fn bring_near(&self, changes: &[KeyChange<'_>], view: View<'_>) {
+        let keys: Vec<&[u8]> = changes.iter().map(|(key, _)| *key).collect();
+        read::prefetch_keys(&self.roots, &keys, view, &mut Vec::with_capacity(keys.len()));
+        expect_records(&self.roots.forest, changes.iter());
     }
 
     fn range(

@@ -47,9 +47,9 @@ use self::scatter::{gathered, scattered};
 use crate::changes::{Changed, Period, VisitChanged};
 use crate::nvtree::{How, NvTree, Sorted};
 use crate::{
-    CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records, Retained,
-    Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit, VisitKey,
-    Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, KeyChange, Op, Place, Range, Records,
+    Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit,
+    VisitKey, Writer,
 };
 
 /// A hash index. See the [module](self).
@@ -223,6 +223,15 @@ impl VersionedIndex for HashIndex {
 
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
         all_scattered(keys, |keys| self.leaves.prefetch(keys, view, places));
+    }
+
+    fn bring_near(&self, changes: &[KeyChange<'_>], view: View<'_>) {
+        let keys: Vec<&[u8]> = changes.iter().map(|(key, _)| *key).collect();
+        all_scattered(&keys, |keys| {
+            let values = changes.iter().map(|(_, value)| *value);
+            let changes: Vec<_> = keys.iter().copied().zip(values).collect();
+            self.leaves.bring_near(&changes, view);
+        });
     }
 
     fn range(

@@ -8,9 +8,9 @@ use tembo_pool::{Object, Pool};
 use crate::changes::{Period, VisitChanged, VisitDiffering};
 use crate::error::damaged;
 use crate::{
-    Block, Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, HashIndex, NvTree, Op,
-    Place, Range, Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom,
-    VersionedIndex, View, Visit, VisitKey, Writer,
+    Block, Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, HashIndex, KeyChange,
+    NvTree, Op, Place, Range, Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value,
+    ValueRoom, VersionedIndex, View, Visit, VisitKey, Writer,
 };
 
 /// The indexes that there are.
@@ -274,6 +274,10 @@ impl VersionedIndex for Index {
 
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>) {
         either!(self, index => index.prefetch(keys, view, places));
+    }
+
+    fn bring_near(&self, changes: &[KeyChange<'_>], view: View<'_>) {
+        either!(self, index => index.bring_near(changes, view));
     }
 
     fn range(

@@ -96,10 +96,11 @@ use self::leaves::{Leaves, Wanted};
 use self::read::Sought;
 use crate::changes::{Period, VisitChanged};
 use crate::error::damaged;
+use crate::record::expect_records;
 use crate::{
-    Block, CheckReport, DeadIntervals, Direction, Error, Forest, Op, Place, Range, Records,
-    Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit,
-    VisitKey, Writer,
+    Block, CheckReport, DeadIntervals, Direction, Error, Forest, KeyChange, Op, Place, Range,
+    Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View,
+    Visit, VisitKey, Writer,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -362,6 +363,14 @@ impl VersionedIndex for NvTree {
         // The thread that reads the key itself gets the error.
         let _ = read::bring_near(&self.leaves, keys);
         places.resize(places.len() + keys.len(), Place::default());
+    }
+
+    fn bring_near(&self, changes: &[KeyChange<'_>], _view: View<'_>) {
+        let keys: Vec<&[u8]> = changes.iter().map(|(key, _)| *key).collect();
+        // As above.
+        let _ = read::bring_changes_near(&self.leaves, &keys);
+        let have_records = changes.iter().filter(|change| change::has_record(change));
+        expect_records(&self.leaves.forest, have_records);
     }
 
     fn range(

@@ -11,7 +11,7 @@ pub use self::format::Records;
 use self::format::{RECORD_CHECKSUM, RECORD_HEADER, RecordChecksum, RecordFront, RecordHeader};
 use crate::error::damaged;
 use crate::key::KeyBytes;
-use crate::{Error, Forest, head};
+use crate::{Error, Forest, KeyChange, head};
 
 /// Bytes of a record with a key and a value of these lengths.
 pub(crate) fn record_size(records: Records, key_len: usize, value_len: usize) -> u64 {
@@ -25,6 +25,33 @@ fn front(records: Records) -> u64 {
         Records::Unchecked => RECORD_HEADER,
         Records::Checked => RECORD_HEADER + RECORD_CHECKSUM,
     }
+}
+
+/// Bytes of a record that are asked for, at most, when it is read.
+const ASKED_MAX: u64 = 1 << 20;
+
+/// Says that a record is read: the pages in which it lies come together, not one after the other.
+#[inline]
+pub(crate) fn ask_for_record(region: &Region, record: Object) {
+    region.will_read_now(record.offset(), record.size().min(ASKED_MAX));
+}
+
+/// Bytes from the beginning of a record that a change of its key reads: all of them, if the record is to be verified.
+pub(crate) fn size_changed(forest: &Forest, record: Object, key_len: usize) -> u64 {
+    match forest.verified.is_owed(record) {
+        true => record.size(),
+        false => record_size(forest.records(), key_len, 0).min(record.size()),
+    }
+}
+
+/// Says that records of these keys and values, if there is one, will soon be written.
+pub(crate) fn expect_records<'c>(
+    forest: &Forest,
+    changes: impl Iterator<Item = &'c KeyChange<'c>>,
+) {
+    let records = forest.records();
+    let puts = changes.filter_map(|&(key, value)| Some((key, value?)));
+    forest.pool().expect(puts.map(|(key, value)| record_size(records, key.len(), value.len())));
 }
 
 /// Parts of a value that are written as they are; of more, all are put together before.

@@ -158,6 +158,9 @@ pub trait TreeMarker {
     fn live_entry(&mut self);
 }
 
+/// A key, and the value that is put; `None`: it is removed.
+pub type KeyChange<'c> = (&'c [u8], Option<&'c [u8]>);
+
 /// An ordered map of bytes to bytes, every retained version of which can be read.
 ///
 /// An index never commits: `apply` writes stamped changes, which the store publishes. Reading and
@@ -183,6 +186,10 @@ pub trait VersionedIndex: Send + Sync {
     /// all of them at once, and brings near what they need in memory. Adds one for each key. Changes
     /// nothing.
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>);
+
+    /// Says that these changes will soon be made, in the view of the one writer: where pages come from a disk one by one, those
+    /// that the changes read and store to are asked for together. Changes nothing.
+    fn bring_near(&self, changes: &[KeyChange<'_>], view: View<'_>);
 
     /// Visits the keys from `from` to `to` in the given direction.
     fn range(

@@ -175,10 +175,11 @@ impl Allocator {
         Ok(())
     }
 
-    /// Free slots that objects of the class will take next, each with its size, as far as no call has named them before.
-    pub(crate) fn next_slots(&mut self, class: u8) -> Vec<(u64, u64)> {
+    /// Free slots that the next `count` objects of the class will take, each with its size, as far as no call has named them
+    /// before.
+    pub(crate) fn next_slots(&mut self, class: u8, count: usize) -> Vec<(u64, u64)> {
         let size = size_of_class(class);
-        let chunks = self.classes[usize::from(class)].fill_queue(&mut self.chunks);
+        let chunks = self.classes[usize::from(class)].fill_queue(&mut self.chunks, count);
         let slots = chunks.into_iter().flat_map(|index| {
             let start = self.layout.start(index);
             let free = self.chunks[index as usize].free.iter().rev();
@@ -540,7 +541,7 @@ mod tests {
             allocator.give(old);
             if let Some(class) = allocator.renewed.take() {
                 renewals += 1;
-                let _ = allocator.next_slots(class);
+                let _ = allocator.next_slots(class, SLOTS_ASKED);
             }
         }
         let used = (allocator.top() - first) as usize;
@@ -563,23 +564,44 @@ mod tests {
         assert!(allocator.objects == 0 && allocator.bytes == 0);
     }
 
-    #[test]
-    fn a_slot_that_is_taken_again_was_asked_for_once_before() {
+    /// Full chunks of a class, of which some objects were freed: a few of each chunk, more of some; and how many.
+    fn with_holes(class: u8) -> (Allocator, usize) {
         let layout = Layout::new(Geometry::default());
-        let (first, class) = (layout.first(), class_for(1280).unwrap());
+        let first = layout.first();
         let mut allocator = Allocator::new(layout, first, first + 100);
         allocator.frontier = first + 100;
         let objects: Vec<Object> = (0..40 * 51).map(|_| allocator.take(class).unwrap()).collect();
-        // A few slots of each chunk, more of some.
         let freed = objects.iter().enumerate().filter(|(at, _)| at % 17 < at / 51 % 5);
         let freed: Vec<Object> = freed.map(|(_, object)| *object).collect();
         freed.iter().for_each(|object| allocator.give(*object));
+        (allocator, freed.len())
+    }
+
+    #[test]
+    fn the_slots_of_objects_that_are_taken_together_are_asked_for_at_once() {
+        let class = class_for(1280).unwrap();
+        let (mut allocator, _) = with_holes(class);
+        let count = 200;
+        let asked: Vec<u64> =
+            allocator.next_slots(class, count).into_iter().map(|(offset, _)| offset).collect();
+        for _ in 0..count {
+            let object = allocator.take(class).unwrap();
+            assert!(asked.contains(&object.offset()), "{object:?}");
+        }
+        // Those of the last chunk but for a few.
+        assert!(asked.len() < count + 51, "{} slots", asked.len());
+    }
+
+    #[test]
+    fn a_slot_that_is_taken_again_was_asked_for_once_before() {
+        let class = class_for(1280).unwrap();
+        let (mut allocator, freed) = with_holes(class);
         let mut asked = Vec::new();
         allocator.renewed = None;
-        for _ in 0..freed.len() {
+        for _ in 0..freed {
             let object = allocator.take(class).unwrap();
             if let Some(class) = allocator.renewed.take() {
-                let slots = allocator.next_slots(class);
+                let slots = allocator.next_slots(class, SLOTS_ASKED);
                 assert!(slots.len() < 2 * SLOTS_ASKED, "{} at once", slots.len());
                 asked.extend(slots.into_iter().map(|(offset, _)| offset));
             } else if !asked.is_empty() {

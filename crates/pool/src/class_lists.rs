@@ -13,7 +13,7 @@ use crate::chunk::{Chunk, NONE};
 /// A chunk of which less than one part in this many is free is thin.
 const SHARE: u32 = 4;
 
-/// Slots in the queue: what a disk reads side by side.
+/// Slots in the queue, at least: what a disk reads side by side.
 pub(crate) const SLOTS_ASKED: usize = 32;
 
 /// Chunks that are looked at for one that is wanted.
@@ -91,9 +91,9 @@ impl ClassLists {
         Some(index)
     }
 
-    /// Fills the queue. The chunks whose free slots are to be asked for: those that came into it, and the current one if it
-    /// was not there.
-    pub(crate) fn fill_queue(&mut self, chunks: &mut [Chunk]) -> Vec<u32> {
+    /// Fills the queue with chunks of at least so many slots. The chunks whose free slots are to be asked for: those that came
+    /// into it, and the current one if it was not there.
+    pub(crate) fn fill_queue(&mut self, chunks: &mut [Chunk], slots: usize) -> Vec<u32> {
         let mut asked = Vec::new();
         let mut ask = |chunk: &mut Chunk, index: u32| {
             if !std::mem::replace(&mut chunk.is_asked, true) {
@@ -105,7 +105,7 @@ impl ClassLists {
         }
         let mut count: usize =
             self.next.iter().map(|index| chunks[*index as usize].free.len()).sum();
-        while count < SLOTS_ASKED
+        while count < slots
             && let Some(index) = self.partial.pop()
         {
             let chunk = &mut chunks[index as usize];

@@ -351,6 +351,11 @@ impl Pool {
         self.space.reserve(bytes, lines)
     }
 
+    /// Says that objects of these sizes will soon be taken, so that their places can be asked for together. A hint.
+    pub fn expect(&self, sizes: impl Iterator<Item = u64>) {
+        self.space.expect(sizes);
+    }
+
     /// Takes space for an object of `size` bytes (0 gives the smallest), whose content is undefined.
     /// Within a [section](Pool::reserve), because the frontier may have to be raised.
     ///

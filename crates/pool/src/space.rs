@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tembo_pmem::{Region, Section, Word};
 
 use crate::allocator::{Allocator, Knowledge, Lack};
-use crate::class::class_for;
+use crate::class::{CLASS_LAST, class_for, size_of_class};
+use crate::class_lists::SLOTS_ASKED;
 use crate::frontier::{SMALL_STEPS, frontier_step};
 use crate::geometry::Layout;
 use crate::growth::Growth;
@@ -22,6 +23,9 @@ const SHORT: u32 = 32;
 
 /// Slots with no more than so many bytes between them are read in one piece.
 const GAP: u64 = 8 << 10;
+
+/// Bytes of slots that are asked for, at most, before the first of them is taken.
+const EXPECTED_MAX: u64 = 1 << 20;
 
 /// The region of a pool, and what is free in it.
 pub(crate) struct Space {
@@ -107,7 +111,7 @@ impl Space {
                         && self.region.reads_alone()
                     {
                         allocator.gathers = true;
-                        let slots = allocator.next_slots(class);
+                        let slots = allocator.next_slots(class, SLOTS_ASKED);
                         drop(allocator);
                         self.ask_for(slots);
                     }
@@ -136,6 +140,24 @@ impl Space {
     pub(crate) fn alloc_at_hand(&self, size: u64) -> Option<Object> {
         let class = class_for(size)?;
         self.shared.lock().take_at_hand(class)
+    }
+
+    /// Says that objects of these sizes will soon be taken: where pages come from a disk one by one, those of the slots that they
+    /// will have are asked for together.
+    pub(crate) fn expect(&self, sizes: impl Iterator<Item = u64>) {
+        if !self.region.reads_alone() {
+            return;
+        }
+        let mut counts = [0; CLASS_LAST as usize + 1];
+        sizes.filter_map(class_for).for_each(|class| counts[usize::from(class)] += 1);
+        let mut slots = Vec::new();
+        let mut allocator = self.shared.lock();
+        for (class, count) in (0..).zip(counts).filter(|(_, count)| *count > 0) {
+            let most = (EXPECTED_MAX / size_of_class(class)) as usize;
+            slots.extend(allocator.next_slots(class, most.min(count)));
+        }
+        drop(allocator);
+        self.ask_for(slots);
     }
 
     /// Asks the disk for the pages of some slots, which have other objects too, and come from there before a slot is stored

@@ -10,7 +10,7 @@ use tembo_pool::Object;
 use super::format::RootCell;
 use super::node::{Find, Node, Order, fingerprint};
 use crate::error::damaged;
-use crate::record::verify_once;
+use crate::record::{ask_for_record, verify_once};
 use crate::{Error, Forest, Place, Stamp, View};
 
 /// The cell that a tree hangs on, and with it the tree.
@@ -184,6 +184,7 @@ impl Roots {
         view: View<'_>,
     ) -> Result<Option<MediaBytes<'_>>, Error> {
         let Some(Found { record, value }) = self.find(key, place, view)? else { return Ok(None) };
+        ask_for_record(self.forest.region(), record);
         verify_once(&self.forest, record)?;
         Ok(Some(value))
     }

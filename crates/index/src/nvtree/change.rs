@@ -16,6 +16,7 @@ mod target;
 
 pub(super) use self::block::write_blocks;
 pub(super) use self::carry::carry;
+use self::carry::fills_object;
 pub(super) use self::clean::{clean, erase_slots};
 use self::general::{change_any, inline};
 use self::record::{change_record, len_of, put_record, remove_long};
@@ -25,7 +26,13 @@ pub(super) use self::target::SEARCHED;
 use crate::nvtree::fast::{Effect, change_fast, put_fast};
 use crate::nvtree::how::How;
 use crate::nvtree::leaves::{Leaves, Wanted};
-use crate::{Block, Error, Op, Writer};
+use crate::{Block, Error, KeyChange, Op, Writer};
+
+/// Whether key and value have a record when they are put, as far as is known without their leaf.
+pub(super) fn has_record(&(key, value): &KeyChange<'_>) -> bool {
+    let stands_alone = |value: &[u8]| value.len() <= 8 || fills_object(value.len() as u64);
+    value.is_some_and(|value| key.len() > 8 || !stands_alone(value))
+}
 
 /// Puts or removes a key; whether it was there.
 #[inline(always)]

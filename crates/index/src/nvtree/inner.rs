@@ -131,10 +131,14 @@ impl Inner {
         abreast::find_abreast(&self.nodes, keys, lows, found)
     }
 
-    /// Some of the leaves behind the one that covers `key`, as far as the same node knows them and heads
-    /// decide: a hint, which may be outdated.
-    pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
-        self.nodes.behind(key)
+    /// Some of the leaves behind the one that covers `key`, as far as the same node knows them: a hint, which may be
+    /// outdated.
+    pub(crate) fn behind<const COUNT: usize>(
+        &self,
+        key: &[u8],
+        lows: &impl Lows,
+    ) -> [Option<LeafId>; COUNT] {
+        self.nodes.behind(key, lows)
     }
 
     /// The last leaf whose low key is below `key`: what comes next in a backward scan that has read

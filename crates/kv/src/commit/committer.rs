@@ -128,7 +128,7 @@ fn commit_batch(shared: &Shared, ledger: &mut Ledger, batch: &[Arc<Pending>]) {
 
 /// Keys of a transaction that are asked for together, before the first of them is changed, and values that are written together:
 /// what a disk reads side by side.
-pub(crate) const KEYS_ABREAST: usize = 64;
+pub(crate) const KEYS_ABREAST: usize = 256;
 
 /// A single write that is alone in its batch needs no commit word, if the index can make it in
 /// place; `None`: it cannot, or there is nothing to change, and still it gets a version.

@@ -4,11 +4,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Block, DeadIntervals, Direction, Index, Op, Place, Range, Retained, VersionedIndex, View,
-    Writer,
+    Block, DeadIntervals, Direction, Index, KeyChange, Op, Place, Range, Retained, VersionedIndex,
+    View, Writer,
 };
 
-use super::write_set::KeyChange;
 use crate::error::InKeyspace;
 use crate::ledger::{Cleared, Group, Ledger, abort, kill_grouped, next_version};
 use crate::media::{CommitWord, FEATURES_RANGES, FEATURES_REPLICA, grouped};
@@ -246,7 +245,7 @@ impl Uncommitted {
         blocks
     }
 
-    /// Says that these keys will soon be changed: where pages come from a disk one by one, theirs are asked for together.
+    /// Says that these changes will soon be made: where pages come from a disk one by one, theirs are asked for together.
     fn bring_near(
         &self,
         shared: &Shared,
@@ -257,10 +256,9 @@ impl Uncommitted {
         if group.len() < 2 || !shared.region().reads_alone() {
             return;
         }
-        let keys: Vec<&[u8]> = group.iter().map(|(key, _)| *key).collect();
         let view = self.view(shared);
         if let Ok(tree) = ledger.trees.tree(keyspace, view.version) {
-            tree.index().prefetch(&keys, view, &mut Vec::new());
+            tree.index().bring_near(group, view);
         }
     }
 

@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use tembo_index::{Op, Range};
+use tembo_index::{KeyChange, Op, Range};
 
 use crate::read_set::is_empty;
 use crate::{Direction, Error, Keyspace};
 
 /// Bytes that a write takes beside its key and value, about.
 const OVERHEAD: usize = 128;
-
-/// A key and its value, or that it is removed.
-pub(crate) type KeyChange<'c> = (&'c [u8], Option<&'c [u8]>);
 
 /// A write of one key.
 struct Write {

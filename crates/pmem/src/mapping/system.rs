@@ -5,12 +5,16 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
 use super::protection::Protection;
 use super::{Backing, Base, LARGE_PAGE, PAGE, SIZE_MAX};
+
+/// Pages that are looked at before they are asked for, at most.
+const LOOKED_AT: usize = 8;
 
 /// A reserved range of addresses.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub(crate) struct Mapping {
     /// Bytes of a private file above which pages are read alone.
     alone_above: u64,
     reads_alone: AtomicBool,
+    /// The system says which pages of the file are in memory: only of one that the process may write.
+    has_residency: AtomicBool,
     protection: Protection,
 }
 
@@ -73,8 +79,15 @@ impl Mapping {
             unsafe { munmap(base.wrapping_add(reserved as usize).cast(), tail) }?;
         }
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        let (reads_alone, protection) = Default::default();
-        Ok(Mapping { base, reserved, alone_above: u64::MAX, reads_alone, protection })
+        let (reads_alone, has_residency, protection) = Default::default();
+        Ok(Mapping {
+            base,
+            reserved,
+            alone_above: u64::MAX,
+            reads_alone,
+            has_residency,
+            protection,
+        })
     }
 
     /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
@@ -106,7 +119,11 @@ impl Mapping {
         };
         mapped.map_err(io::Error::from)?;
         self.protection.grown(from, to, |from, to, can_store| self.set_access(from, to, can_store));
-        if matches!(backing, Backing::Private(_)) && to > self.alone_above {
+        if let Backing::Private(file) = backing
+            && to > self.alone_above
+        {
+            let is_writable = fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+            self.has_residency.store(is_writable, Ordering::Relaxed);
             self.advise(0, to, Advice::Random);
             self.reads_alone.store(true, Ordering::Relaxed);
         }
@@ -164,8 +181,26 @@ impl Mapping {
     pub(crate) fn will_read(&self, from: u64, to: u64) {
         if self.reads_alone() {
             let to = to.checked_next_multiple_of(PAGE).unwrap_or(from);
-            self.advise(from / PAGE * PAGE, to, Advice::WillNeed);
+            let from = from / PAGE * PAGE;
+            if !self.is_resident(from, to) {
+                self.advise(from, to, Advice::WillNeed);
+            }
         }
+    }
+
+    /// Whether a few pages are known to be in memory. The system would read those of which the process has copies from the file.
+    fn is_resident(&self, from: u64, to: u64) -> bool {
+        let mut found = [0_u8; LOOKED_AT];
+        let count = (to.saturating_sub(from) / PAGE) as usize;
+        let has_residency = to <= self.reserved && self.has_residency.load(Ordering::Relaxed);
+        let Some(found) = found.get_mut(..count).filter(|_| has_residency) else {
+            return false;
+        };
+        let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+        // Of libc, for want of it in rustix.
+        // SAFETY: the range is this mapping's, and there is a byte for each of its pages.
+        let result = unsafe { libc::mincore(at, (to - from) as usize, found.as_mut_ptr()) };
+        result == 0 && found.iter().all(|page| page & 1 == 1)
     }
 
     /// Makes the whole pages of `from..to` ready to be stored to. A hint: what fails here is met again

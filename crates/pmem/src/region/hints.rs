@@ -1,6 +1,7 @@
 //! Hints: what will be touched soon. None changes a byte.
 
 use super::Region;
+use crate::mapping::PAGE;
 use crate::prefetch::prefetch;
 
 impl Region {
@@ -26,6 +27,17 @@ impl Region {
     #[inline]
     pub fn will_read(&self, offset: u64, len: u64) {
         self.mapping.will_read(offset, offset.saturating_add(len));
+    }
+
+    /// As [`will_read`](Region::will_read), of a range that is read at once: the pages in which it lies come together. One page
+    /// comes as soon without being asked for.
+    #[inline]
+    pub fn will_read_now(&self, offset: u64, len: u64) {
+        if self.reads_alone()
+            && offset / PAGE != offset.saturating_add(len).saturating_sub(1) / PAGE
+        {
+            self.will_read(offset, len);
+        }
     }
 
     /// Whether pages come from the disk one by one, so that [`will_read`](Region::will_read) has a use.

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use tembo_index::IndexKind;
-use tembo_kv::{Direction, DomainRequest, Durability, Keyspace, Options, Store, Value};
+use tembo_kv::{Direction, DomainRequest, Durability, Exclusive, Keyspace, Options, Store, Value};
 use tembo_pmem::memory_max;
 
 use super::opened::{Change, Client, Medium, Place, Rival, touch};
@@ -61,6 +61,28 @@ impl Rival for Embedded {
     }
 }
 
+impl Embedded {
+    /// Makes changes of which some are puts.
+    fn write_mixed(&self, exclusive: &mut Exclusive, changes: &[Change<'_>]) -> Result<(), Error> {
+        for changes in changes.chunks(KEYS_ABREAST) {
+            let keys: Vec<&[u8]> = changes
+                .iter()
+                .map(|change| match *change {
+                    Change::Put { key, .. } | Change::Remove { key } => key,
+                })
+                .collect();
+            exclusive.prefetch(self.keyspace, &keys);
+            for change in changes {
+                match *change {
+                    Change::Put { key, value } => exclusive.put(self.keyspace, key, value)?,
+                    Change::Remove { key } => exclusive.remove(self.keyspace, key)?,
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Client for &Embedded {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.store.put(self.keyspace, key, value, Durability::Strict)?;
@@ -81,22 +103,16 @@ impl Client for &Embedded {
 
     fn write(&mut self, changes: &[Change<'_>]) -> Result<(), Error> {
         let mut exclusive = self.store.exclusive()?;
-        for changes in changes.chunks(KEYS_ABREAST) {
-            let keys: Vec<&[u8]> = changes
-                .iter()
-                .map(|change| match *change {
-                    Change::Put { key, .. } | Change::Remove { key } => key,
-                })
-                .collect();
-            if keys.len() > 1 {
-                exclusive.prefetch(self.keyspace, &keys);
-            }
-            for change in changes {
-                match *change {
-                    Change::Put { key, value } => exclusive.put(self.keyspace, key, value)?,
-                    Change::Remove { key } => exclusive.remove(self.keyspace, key)?,
-                };
-            }
+        let puts: Option<Vec<(&[u8], &[u8])>> = changes
+            .iter()
+            .map(|change| match *change {
+                Change::Put { key, value } => Some((key, value)),
+                Change::Remove { .. } => None,
+            })
+            .collect();
+        match puts {
+            Some(puts) => exclusive.put_all(self.keyspace, &puts)?,
+            None => self.write_mixed(&mut exclusive, changes)?,
         }
         exclusive.commit(Durability::Strict)?;
         Ok(())

@@ -52,7 +52,7 @@ impl Nodes {
         while let Some(id) = below.pop() {
             ids.push(id);
             if let Some(node) = self.arena.get(id).filter(|node| node.level() > 0) {
-                below.extend(node.children_from(0));
+                below.extend(node.children());
             }
         }
         ids
@@ -109,15 +109,16 @@ impl Nodes {
         }
     }
 
-    /// Some of the leaves behind the one that covers `key`, as far as the same node knows them and heads
-    /// decide: a hint, which may be outdated.
-    pub(crate) fn behind<const COUNT: usize>(&self, key: &[u8]) -> [Option<LeafId>; COUNT] {
+    /// Some of the leaves behind the one that covers `key`, as far as the same node knows them: a hint, which may be
+    /// outdated.
+    pub(crate) fn behind<const COUNT: usize>(
+        &self,
+        key: &[u8],
+        lows: &impl Lows,
+    ) -> [Option<LeafId>; COUNT] {
         let mut behind = [None; COUNT];
-        if let Some((_, token)) = self.find_by_heads(key, head(key, 0))
-            && let Some(wanted) = token.node.head_of(token.state, key)
-            && let Some(place) = token.node.place_by_heads(wanted, OneByOne)
-        {
-            let leaves = token.node.children_from(place + 1);
+        if let Ok((found, token)) = self.find(key, lows) {
+            let leaves = token.node.children().skip_while(|child| *child != found).skip(1);
             behind.iter_mut().zip(leaves).for_each(|(to, leaf)| *to = Some(leaf));
         }
         behind

@@ -9,6 +9,7 @@ use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::leaf::{Element, Leaf, Slots, hash, line, place_of, print, read_of};
 use crate::nvtree::leaves::{Leaves, Reached, Spot, Wanted};
+use crate::record::{ask_for_record, size_changed};
 use crate::{Error, Stamp, Value, View};
 
 /// Lines of a record that are asked for; of those that follow the processor thinks itself.
@@ -16,6 +17,23 @@ const RECORD_LINES: u64 = 4;
 
 /// Brings near what a search for each of the keys will read, for all of them at once.
 pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
+    bring_leaves_near(leaves, keys, |leaf, record, _| prefetch_record(leaf.region(), record))
+}
+
+/// Brings near what a change of each of the keys will read, for all of them at once: of a record that is there its key.
+pub(crate) fn bring_changes_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
+    bring_leaves_near(leaves, keys, |leaf, record, key| {
+        let size = size_changed(leaf.forest, record, key.len());
+        leaf.region().will_read(record.offset(), size);
+        leaf.region().prefetch(record.offset());
+    })
+}
+
+fn bring_leaves_near(
+    leaves: &Leaves,
+    keys: &[&[u8]],
+    ask_for: impl Fn(&Leaf<'_>, Object, &[u8]),
+) -> Result<(), Error> {
     let found = leaves.leaves_abreast(keys)?;
     let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
     let mut reached = Vec::with_capacity(keys.len());
@@ -26,12 +44,14 @@ pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
         leaf.prefetch_line(line(hash, leaf.lines()));
         reached.push(leaf);
     }
-    for (leaf, hash) in reached.iter().zip(hashes) {
+    for ((leaf, hash), key) in reached.iter().zip(hashes).zip(keys) {
         let (prints, _) = leaf.side.prints();
         for slot in prints.matching(print(hash), leaf.lines()) {
             let (element, _) = leaf.element(slot)?;
-            if let Some(record) = element.record() {
-                prefetch_record(leaf.region(), record);
+            if element.may_be_of(hash)
+                && let Some(record) = element.record()
+            {
+                ask_for(leaf, record, key);
             }
         }
     }
@@ -102,9 +122,11 @@ fn newest<'f>(
         let line = lines.get(number);
         if let Some(element) = line.and_then(|line| read_of(line, at, placed.word, placed.shape))
             && element.may_be_of(wanted.hash)
-            && let Some(value) = leaf.value_of_key(&element, &placed)?
         {
-            return Ok(Some(value));
+            element.record().inspect(|&record| ask_for_record(leaf.region(), record));
+            if let Some(value) = leaf.value_of_key(&element, &placed)? {
+                return Ok(Some(value));
+            }
         }
     }
     Ok(None)

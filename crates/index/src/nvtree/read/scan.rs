@@ -44,6 +44,8 @@ struct Shown {
     /// A key that stands in its record.
     long_key: Vec<u8>,
     window: Window,
+    /// The records of the leaf were asked for.
+    has_asked: bool,
 }
 
 impl Shows<'_> {
@@ -117,10 +119,10 @@ fn scan_forward(
                 .leaf_of(Wanted::new(&start))
                 .map(|Reached { leaf, moment, .. }| (leaf, moment))?,
         };
-        match is_next {
-            true => prefetcher.go_on(&start),
+        shown.has_asked = match is_next {
+            true => prefetcher.go_on(&leaf, &start),
             false => prefetcher.begin(&leaf, &start),
-        }
+        };
         let read = shown
             .read(&leaf, moment, (view, wanted.sought))
             .and_then(|moment| leaf.next().map(|next| (moment, next)));
@@ -214,7 +216,8 @@ fn scan_backward(
 impl Shown {
     fn new() -> Shown {
         let (elements, key) = (Vec::with_capacity(SLOTS_MAX), Vec::with_capacity(64));
-        Shown { elements, key, long_key: Vec::new(), window: Window::default() }
+        let (long_key, window) = Default::default();
+        Shown { elements, key, long_key, window, has_asked: false }
     }
 
     /// Reads what a view sees of a leaf; the moment at which that was, `None`: it has changed.
@@ -292,7 +295,8 @@ impl Shown {
         ends: Ends,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
-        let Shown { elements, key, long_key, window } = self;
+        let Shown { elements, key, long_key, window, has_asked } = self;
+        let window = (!*has_asked).then_some(window);
         let (mut from, mut to) = (0, elements.len());
         if ends.first {
             let is_below = |name: &[u8]| !wanted.range.begins_at(name);
@@ -333,13 +337,13 @@ fn named(
 fn show<'e>(
     leaf: &Leaf<'_>,
     elements: impl Iterator<Item = &'e Element> + Clone,
-    (key, long_key, window): (&mut [u8], &mut Vec<u8>, &mut Window),
+    (key, long_key, window): (&mut [u8], &mut Vec<u8>, Option<&mut Window>),
     visit: &mut Visit<'_>,
 ) -> Result<bool, Error> {
     let prefix_len = key.len().saturating_sub(8);
     let region = leaf.region();
     let all = elements.clone().filter_map(Element::record);
-    let records = RecordPrefetcher::new(all.clone(), window, region);
+    let records = window.and_then(|window| RecordPrefetcher::new(all.clone(), window, region));
     let mut long = LongEntries { all, near: None, records, key: long_key };
     let mut elements = elements.peekable();
     while let Some(&element) = elements.peek() {

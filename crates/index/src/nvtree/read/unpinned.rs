@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::nvtree::format::LINE_SIZE;
 use crate::nvtree::leaf::{Slots, place_of, print, read_of};
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
-use crate::record::read_unverified;
+use crate::record::{ask_for_record, read_unverified};
 use crate::{Value, ValueRoom};
 
 /// The newest value of a key that is longer than a word: one search, and one look at the leaf, whatever the leaf keeps of
@@ -66,6 +66,7 @@ fn copy<'r>(
     if record.is_some_and(|record| leaf.forest.verified.is_owed(record)) {
         return None;
     }
+    record.inspect(|&record| ask_for_record(leaf.region(), record));
     let value = match (placed.shape.key_len(), record) {
         (None, Some(record)) => {
             if record.size() > LINE_SIZE {

@@ -21,7 +21,7 @@ const ASKED: usize = 16;
 
 /// Asks for the leaves behind that one, as far as the inner nodes know them.
 fn ask(leaves: &Leaves, leaf: &Leaf<'_>) -> Result<(), Error> {
-    let behind = leaves.inner()?.behind::<ASKED>(&leaf.low()?.to_vec());
+    let behind = leaves.inner()?.behind::<ASKED>(&leaf.low()?.to_vec(), &*leaves.forest);
     for id in behind.into_iter().flatten() {
         // An outdated place is left to the marking, which comes to every leaf by the list.
         if let Ok(leaf) = Leaf::at(&leaves.forest, id) {

@@ -157,7 +157,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
             finding.claim(&format!("{at}, {}", system.name()), "aim: milliseconds", here);
         }
     }
-    finding.sentence = "A snapshot, a rollback and an incremental backup do not go through the tree; a clone copies it.".into();
+    finding.sentence = "A snapshot, a rollback and an incremental backup do not go through the tree; a clone makes each of its files.".into();
     finding.note("The tree has 100,000 files of 1 KiB in folders of 100 (10,000 in a quick run). Each of the ten changed files is a commit, and all are synced. The clone is `tembo fs clone` from its start to its end, with the opening of the pool; for ext4 `cp -a` and a syncfs.");
     Ok(finding)
 }

@@ -30,7 +30,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     (
         "durablefs-versions",
         "clone",
-        "a clone copies all bytes, for a piece belongs to one file (docs/filesystem.md)",
+        "a clone of a folder makes an inode and a name for each file, and copies the bytes of such small ones: only those of larger files are shared (docs/filesystem.md)",
     ),
 ];
 

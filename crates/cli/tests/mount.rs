@@ -61,17 +61,8 @@ fn a_folder_is_imported_compared_taken_back_and_exported() {
     assert!(fine(&["log", pool]).ends_with("\tbefore\n"));
     assert!(fine(&["ls", pool, "/s"]).contains(" copy\n"));
     assert!(!fine(&["ls", pool, "/s", "--snapshot", "before"]).contains(" copy\n"));
-    let pieces = || {
-        let said = fine(&["check", pool]);
-        let words: Vec<&str> = said.split(' ').collect();
-        let at = words.iter().position(|&word| word == "pieces,").unwrap();
-        words[at - 1].parse::<u64>().unwrap()
-    };
-    let before = pieces();
     fine(&["clone", pool, "/s", "/s/twin"]);
     fine(&["clone", pool, "/s/d", "/old", "--snapshot", "before"]);
-    // The large file is shared, also with what it was in the snapshot; the small ones and links are copied.
-    assert_eq!(pieces() - before, 4);
     let twice = tembo(&["fs", "clone", pool, "/s/d", "/old"]);
     assert!(!twice.status.success(), "{twice:?}");
     let (twin, old) = (folder.path().join("twin"), folder.path().join("old"));

@@ -143,13 +143,9 @@ impl Call {
                 let number = find(tree, path)?;
                 tree.allocate(number, offset, len, how)?;
             }
-            Call::Copy(from, to, offset) => {
+            Call::Copy(from, to, _) | Call::Clone(from, to) => {
                 let (from, to) = (find(tree, from)?, find(tree, to)?);
-                tree.copy_range((from, 0), (to, offset), u64::MAX)?;
-            }
-            Call::Clone(from, to) => {
-                let (from, to) = (find(tree, from)?, find(tree, to)?);
-                tree.clone_file(from, to)?;
+                self.copy(tree, from, to)?;
             }
             Call::Permissions(path, bits) => {
                 let (number, permissions) = (find(tree, path)?, Some(bits));
@@ -173,6 +169,15 @@ impl Call {
             }
         }
         Ok(())
+    }
+
+    fn copy<A: Writes>(&self, tree: &mut TreeMut<'_, A>, from: u64, to: u64) -> Result<(), Error> {
+        match *self {
+            Call::Copy(_, _, offset) => {
+                tree.copy_range((from, 0), (to, offset), u64::MAX).map(drop)
+            }
+            _ => tree.clone_file(from, to),
+        }
     }
 
     fn create<A: Writes>(

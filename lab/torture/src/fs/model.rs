@@ -173,16 +173,7 @@ impl State {
                 allocate(self.file(path)?, offset as usize, len as usize, how)
             }
             Call::Copy(from, to, offset) => self.copy(from, to, offset as usize),
-            Call::Clone(from, to) => {
-                let (is_same, bytes) =
-                    (self.find(from)? == self.find(to)?, self.file(from)?.clone());
-                let file = self.file(to)?;
-                if is_same || !file.is_empty() {
-                    return Err("EINVAL");
-                }
-                *file = bytes;
-                Ok(())
-            }
+            Call::Clone(from, to) => self.clone_file(from, to),
             Call::Permissions(path, bits) => {
                 let number = self.find(path)?;
                 self.change(number, |file| {
@@ -336,6 +327,16 @@ impl State {
 
     fn give(&mut self, path: &str, all: Vec<(String, u64)>) {
         self.names.extend(all.into_iter().map(|(rest, number)| (format!("{path}{rest}"), number)));
+    }
+
+    fn clone_file(&mut self, from: &str, to: &str) -> Result<(), Refused> {
+        let (is_same, bytes) = (self.find(from)? == self.find(to)?, self.file(from)?.clone());
+        let file = self.file(to)?;
+        if is_same || !file.is_empty() {
+            return Err("EINVAL");
+        }
+        *file = bytes;
+        Ok(())
     }
 
     fn copy(&mut self, from: &str, to: &str, offset: usize) -> Result<(), Refused> {

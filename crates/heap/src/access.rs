@@ -1,7 +1,7 @@
 //! What reads objects, and what it would change: in a [transaction](crate::Transaction), or between two
 //! [checkpoints](Access::checkpoint).
 //!
-//! It keeps what it changes in memory (redo), so that it costs two fences however many objects it changes, and a rollback nothing:
+//! It keeps what it changes in memory (redo), so that it costs a fence or two however many objects it changes, and a rollback nothing:
 //! an error, a panic or a conflict drops it. Its commit is one operation of the pool's log, with all that follows
 //! ([`commit`](crate::commit), [`settlement`](crate::settlement)). The four layers have that in common ([`layer`](crate::layer)).
 

@@ -12,12 +12,12 @@
 use rustc_hash::FxHashMap;
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, PLACES, lock};
 
 const SHARDS: usize = 64;
 
-/// Places, a multiple of the shards.
-const PLACES: usize = 1 << 12;
+/// The bits of a hash that say the place.
+const PLACE_BITS: u32 = PLACES.ilog2();
 
 /// A place has the bits of its object, or 0; above, how many pointers refer to that; above, how many objects of the place have entries. With
 /// as many as it can say it says so for ever: then all of its objects but one have entries.
@@ -103,7 +103,7 @@ impl Handles {
     }
 
     fn index(bits: u64) -> usize {
-        (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % PLACES
+        (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACE_BITS)) as usize
     }
 
     fn place(&self, bits: u64) -> &AtomicU64 {

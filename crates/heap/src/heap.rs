@@ -82,8 +82,8 @@ impl<'h> Heap<'h> {
     /// Does all of `body`, or nothing: an error or a panic takes everything back. It sees one state of the heap, and others see none of it before all of it.
     /// After a [conflict](Error::Conflict) it is called again, so what it changes outside of the heap is the caller's to keep right.
     ///
-    /// When it returns it is fenced, and as durable as the pool's sync policy promises. Two fences if it
-    /// changes something, also if a few objects go by that; none if it only reads. The first read of an object of an [older version](Persist) of its type
+    /// When it returns it is fenced, and as durable as the pool's sync policy promises. One fence if it
+    /// changes something, two if objects go by that; none if it only reads. The first read of an object of an [older version](Persist) of its type
     /// changes it, but where the pool is read-only.
     ///
     /// # Errors

@@ -17,10 +17,10 @@
 //! | a pointer of the program | an offset | counted | counted | counted |
 //! | an object that nothing refers to | stays, until [`free`](crate::Access::free) or a sweep | destroyed | destroyed | destroyed |
 //! | records of what was read, ownership | no | no | no | yes |
-//! | fences of an assignment | 0 | 0 | 2, its transaction | 2, its transaction |
-//! | fences of a checkpoint | 2 | 2 | | |
+//! | fences of an assignment | 0 | 0 | 1, its transaction | 1, its transaction |
+//! | fences of a checkpoint | 1 | 1 | | |
 //!
-//! A checkpoint, or a transaction, has a fence more when it stores more words than a lane of the pool's log holds, and one more when it
+//! A checkpoint, or a transaction, has a fence more when objects go by it, two more when it stores more words than a lane of the pool's log holds, and one more when it
 //! makes more than 8 objects. What it has no room to destroy, more than about 16 words, costs two for each step. The first object of a type
 //! costs an operation that notes the type.
 

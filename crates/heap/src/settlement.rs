@@ -13,8 +13,8 @@
 //! it refers to, which may get into the chain for that, and frees it. An interrupted step has not happened; the chain is
 //! on media. So destruction needs no descriptor but the log's lane. (NV-heaps §4.3.3 needs two descriptors and a recursion.)
 //!
-//! An operation that destroys has no fence more than others. Its own entries name no word of what it destroys, and those of the operations
-//! before it are void when it is durable: so what it has destroyed may be another's at once.
+//! An operation that destroys has a fence more than others. Its own entries name no word of what it destroys, and those of the operations
+//! before it are void when it is settled: so what it has destroyed may be another's at once.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -621,7 +621,11 @@ impl<'a> Settlement<'a> {
             pool.region().write("heap.object.write", offset, &[bytes])?;
             contents.push(operation.content(offset, bytes));
         }
-        operation.commit_words(words, contents)?;
+        match self.freed.is_empty() && !self.must_note {
+            true => operation.commit_words(words, contents)?,
+            // Others get space that earlier operations name.
+            false => operation.commit_words_settled(words, contents)?,
+        }
         pool.free_all(self.freed.drain(..));
         Ok(())
     }

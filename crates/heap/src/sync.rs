@@ -3,3 +3,7 @@
 pub(crate) use std::sync::{Mutex, atomic};
 
 pub(crate) use tembo_pmem::thread::lock;
+
+/// Places by which pointers of the program are counted, a multiple of the shards. Objects that it holds should have one each: with
+/// fewer places they need entries.
+pub(crate) const PLACES: usize = 1 << 16;

@@ -17,6 +17,8 @@ mod ownership;
 mod sync {
     pub(crate) use shuttle::sync::{Mutex, atomic};
 
+    pub(crate) const PLACES: usize = 1 << 12;
+
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> shuttle::sync::MutexGuard<'_, T> {
         mutex.lock().unwrap()
     }

@@ -184,7 +184,7 @@ pub(crate) fn entry_head(
 ) -> u64 {
     let low = kind | (words.len() as u64) << 8;
     let salt = [u64::from(place.before), place.lane as u64, place.number, low];
-    let crc = crc32c::crc32c(salt.as_bytes());
+    let crc = tembo_pmem::crc32c(0, salt.as_bytes());
     u64::from(checksum.chain(crc, words.as_bytes())) << 32 | low
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn seal_low(field: u8, value: u64) -> u64 {
     let value = value & ((1 << LOW_BITS) - 1);
     let mut bytes = [field, 0, 0, 0, 0, 0, 0];
     bytes[1..].copy_from_slice(&value.to_le_bytes()[..6]);
-    let crc = crc32c::crc32c(&bytes);
+    let crc = tembo_pmem::crc32c(0, &bytes);
     u64::from(crc >> 16 ^ crc & 0xffff) << LOW_BITS | value
 }
 

@@ -23,6 +23,7 @@
 //! |---|---|---|---|
 //! | undo | entry: old words ┊ new words in place, more of both | ┊ state: next number | ┊ |
 //! | redo | (collected in memory) | what was changed in place and allocated, if anything ┊ entries, seal ┊ | new words in place ┊ state: next number ┊ |
+//! | words | (collected in memory) | entries, seal, what the words before changed in place, state of those before them: next number ┊ words in place | |
 //! | intent | (collected in memory) | entry, with one of the above; state: committed | ┊ work … state: next number ┊ |
 //!
 //! A *seal* is an entry too: where it is true, all before it is, and the operation is committed. Recovery looks at each lane: sealed,
@@ -35,11 +36,16 @@
 //! Objects need no entries: one is allocated iff something reachable refers to it. What an operation allocates is given
 //! back if it aborts and swept if it is interrupted before its commit; what it frees is given back after its commit.
 //!
+//! Committed words are the cheapest: they are durable by their entries, and in place without a fence. The next operation flushes them beside its own
+//! entries, and the one behind that makes their entries void, also beside its own. So when words are changed again, the entries of the last two
+//! operations can be true: a recovery applies them in their order. What they name is not given to others before they are void: an operation that
+//! unlinks objects is *settled* by a second fence.
+//!
 //! A lane's residue must not become true again: a torn operation can leave a second entry without a first, and the next operation of the lane
 //! could write that first one. So a lane begins in each process with a new number, durable before an entry carries it: two processes
 //! never use the same.
 //!
-//! Fences: undo one for each [`undo`](Operation::undo), and two for the commit; redo three, four if it allocates; both together four, plus one for each `undo`; intents one more, when
+//! Fences: words one, two if what they unlink is to be free; undo one for each [`undo`](Operation::undo), and two for the commit; redo three, four if it allocates; both together four, plus one for each `undo`; intents one more, when
 //! they are [done](Committed::done). An abort two, if anything was noted. The first operation that a lane has in a process: one more.
 
 mod entry;

@@ -243,8 +243,13 @@ fn explore_one<S: Subject>(
 }
 
 /// The steps of the pool's log that only a heap takes.
-const WORDS: [&str; 4] =
-    ["pool.log.contents.fence", "pool.log.extent", "pool.log.seal.fence", "pool.log.void.fence"];
+const WORDS: [&str; 5] = [
+    "pool.log.contents.fence",
+    "pool.log.extent",
+    "pool.log.seal.fence",
+    "pool.log.settle.fence",
+    "pool.log.void.fence",
+];
 
 /// What the names of workloads begin with that have the longest keys.
 const LONGEST: &str = "longest.";

@@ -445,18 +445,17 @@ fn interrupted() -> Vec<Script<Op>> {
     // Opened after transactions that were under way, in each state of theirs.
     let interrupted = [
         (Op::Push, "pool.log.seal.fence"),
-        (Op::Push, "pool.log.words.fence"),
         (Op::Clear, "pool.log.seal.fence"),
-        (Op::Clear, "pool.log.words.fence"),
+        (Op::Clear, "pool.log.settle.fence"),
         (Op::Remove(0), "pool.log.seal.fence"),
-        (Op::Remove(0), "pool.log.words.fence"),
+        (Op::Remove(0), "pool.log.settle.fence"),
         (Op::Orphan, "pool.log.seal.fence"),
-        (Op::Many, "pool.log.words.fence"),
+        (Op::Many, "pool.log.seal.fence"),
         (Op::Wide, "pool.log.void.fence"),
-        (Op::SafePush, "pool.log.words.fence"),
+        (Op::SafePush, "pool.log.seal.fence"),
         (Op::BaseMany, "pool.log.seal.fence"),
-        (Op::BaseReuse, "pool.log.words.fence"),
-        (Op::BaseRemove(0), "pool.log.words.fence"),
+        (Op::BaseReuse, "pool.log.settle.fence"),
+        (Op::BaseRemove(0), "pool.log.settle.fence"),
     ];
     for (number, (op, step)) in interrupted.into_iter().enumerate() {
         let leads = vec![(vec![op], Some(step))];
@@ -464,7 +463,7 @@ fn interrupted() -> Vec<Script<Op>> {
         list.push(Script { leads, ..Script::new(format!("interrupted-{number}"), 3, ops) });
     }
     // While objects are moved.
-    for (number, step) in ["pool.log.seal.fence", "pool.log.words.fence"].into_iter().enumerate() {
+    for (number, step) in ["pool.log.seal.fence", "pool.log.settle.fence"].into_iter().enumerate() {
         let leads = vec![(vec![Op::Compact], Some(step))];
         let ops = vec![Op::LabelElsewhere, Op::Compact, Op::Heavy, Op::Clear, Op::Sweep];
         list.push(Script { leads, ..Script::new(format!("half-moved-{number}"), 4, ops) });

@@ -44,6 +44,8 @@ pub(crate) enum Op {
     Label,
     /// The label is stored by the commit, by another thread.
     LabelElsewhere,
+    /// The label is stored by words that are committed together.
+    LabelByWords,
     /// Several changes that are taken back.
     Abort(usize),
     /// Two operations beside each other that are taken back.
@@ -89,6 +91,7 @@ pub(crate) fn run(
         Op::Clear => list.clear()?,
         Op::Label => list.label_later(serial)?,
         Op::LabelElsewhere => elsewhere(|| list.label(serial))?,
+        Op::LabelByWords => list.label_by_words(serial)?,
         Op::Abort(index) => list.abort(index).map(|()| false)?,
         Op::Nested => list.nested().map(|()| false)?,
         Op::Nothing => list.nothing().map(|()| false)?,
@@ -107,7 +110,7 @@ fn elsewhere(run: impl Fn() -> Result<bool, String> + Sync) -> Result<bool, Stri
 /// Any operation.
 pub(crate) fn random_op(random: &mut Random) -> Op {
     let (one, two) = (random.below(5), random.below(5));
-    match random.below(16) {
+    match random.below(17) {
         0..=2 => Op::Push(one % 2 == 0),
         3 => Op::PushElsewhere(one % 2 == 0),
         4..=5 => Op::Remove(one),
@@ -119,6 +122,7 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         12 => Op::LabelElsewhere,
         13 => Op::Abort(one),
         14 => Op::Nested,
+        15 => Op::LabelByWords,
         _ => Op::Sweep,
     }
 }
@@ -141,7 +145,7 @@ impl Content {
                 self.values[self.nodes[one % len].1] = serial;
             }
             Op::Clear => self.nodes.clear(),
-            Op::Label | Op::LabelElsewhere => self.label = serial,
+            Op::Label | Op::LabelElsewhere | Op::LabelByWords => self.label = serial,
             Op::Abort(_) | Op::Nested | Op::Nothing | Op::Sweep => {}
         }
         self.number();
@@ -248,6 +252,7 @@ impl Subject for Toys {
             Op::Clear,
             Op::Label,
             Op::LabelElsewhere,
+            Op::LabelByWords,
             Op::Abort(0),
             Op::Nested,
             Op::Sweep,
@@ -271,6 +276,8 @@ impl Subject for Toys {
             Script::new("made-elsewhere", 1, vec![Op::Nothing, Op::LabelElsewhere]),
             Script::new("done-elsewhere", 2, vec![Op::Label, Op::LabelElsewhere, Op::Clear]),
             Script::new("aborted-elsewhere", 2, vec![Op::Abort(0), Op::PushElsewhere(true)]),
+            // The words that were stored last are flushed by an operation of another kind.
+            Script::new("by-words", 2, vec![Op::LabelByWords, Op::LabelByWords, Op::Push(true)]),
             Script::new("cleared", 3, vec![Op::Clear, Op::Push(true), Op::Clear]),
         ];
         // The first operation of a process: a crash leaves its entries without the lane's new number, and the next

@@ -23,7 +23,7 @@ impl<'h, T: Persist<'h>> Place<'h, Persistent<T>> {
         self.heap().atomic(|tx| tx.at(self)).map(|cell| cell.0)
     }
 
-    /// Stores a value: durable in the sense of the pool's policy when it returns. Two fences.
+    /// Stores a value: durable in the sense of the pool's policy when it returns. One fence.
     ///
     /// # Errors
     /// As [`Heap::atomic`](crate::Heap::atomic).

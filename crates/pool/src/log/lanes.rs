@@ -1,12 +1,12 @@
 //! Which lanes are free, and how a lane's state goes on.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use tembo_pmem::Region;
 use tembo_pmem::thread::lock;
 
 use super::entry::Found;
+use super::recover::flush;
 use super::shape::{Shape, State, WORDS_BESIDE, advance, content_words};
 use crate::format::{LOW_LOG, Superblock, seal_low};
 use crate::geometry::Layout;
@@ -24,14 +24,26 @@ pub(crate) struct Log {
 /// A log that is there.
 pub(super) struct Made {
     pub(super) shape: Shape,
-    /// Lanes that no operation has, each with its number, and whether this process has used it.
-    free: Mutex<Vec<Lane>>,
-    /// Lanes whose words are where they belong, and whose entries are true still.
-    applied: Mutex<Vec<Lane>>,
-    /// How many operations have committed words: of two that change one word the later has the higher number.
-    sequence: AtomicU64,
+    lanes: Mutex<Lanes>,
     /// Lanes with intents that no handle has.
     pub(super) unfinished: Mutex<Vec<usize>>,
+}
+
+/// What the lanes are used for.
+#[derive(Default)]
+pub(super) struct Lanes {
+    /// Those that no operation has, each with its number, and whether this process has used it.
+    free: Vec<Lane>,
+    /// Those whose words are durable where they belong, and whose entries are true still.
+    applied: Vec<Lane>,
+    /// The one whose words were stored last, and are not flushed yet.
+    last: Option<Lane>,
+    /// The lines of these words, in their order, some more than once.
+    lines: Vec<u64>,
+    /// How many operations have committed words: of two that change one word the later has the higher number.
+    sequence: u64,
+    /// Room for the entries of the next operation: kept, because an allocation would cost more than most operations.
+    spare: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +73,8 @@ impl Log {
             let number = shape.state(region, index)?.number;
             free.push(Lane { index, number, is_fresh: false });
         }
-        let (free, unfinished) = (Mutex::new(free), Mutex::new(unfinished));
-        let (applied, sequence) = Default::default();
-        let made = Made { shape, free, applied, sequence, unfinished };
+        let lanes = Mutex::new(Lanes { free, ..Lanes::default() });
+        let made = Made { shape, lanes, unfinished: Mutex::new(unfinished) };
         // Made once, under the lock.
         let _ = self.made.set(made);
         Ok(())
@@ -89,7 +100,7 @@ impl Log {
     /// [`Error::Damaged`]: one does.
     pub(crate) fn check(&self, region: &Region) -> Result<(), Error> {
         let Some(made) = self.made() else { return Ok(()) };
-        for lane in lock(&made.free).iter() {
+        for lane in &lock(&made.lanes).free {
             let number = made.shape.state(region, lane.index)?.number + 1;
             let next = State { number, is_committed: false };
             if !Found::read(region, &made.shape, lane.index, next)?.is_empty {
@@ -145,62 +156,118 @@ impl Log {
 }
 
 /// Lanes whose entries are void behind a fence that is to come.
-pub(super) struct Voiding<'m> {
-    made: &'m Made,
-    voided: MutexGuard<'m, Vec<Lane>>,
-}
+pub(super) struct Voiding<'m>(MutexGuard<'m, Lanes>);
 
 impl Voiding<'_> {
     /// They were fenced: others may use the lanes.
     pub(super) fn done(mut self) {
-        if !self.voided.is_empty() {
-            lock(&self.made.free).append(&mut self.voided);
+        self.0.free_applied();
+    }
+}
+
+impl Lanes {
+    /// Flushes the words that were stored last, if that was not done: durable with the caller's next fence.
+    pub(super) fn flush_last(&mut self, region: &Region) {
+        flush(region, self.lines.drain(..));
+    }
+
+    /// What was [flushed](Lanes::flush_last) is fenced.
+    pub(super) fn settle_last(&mut self) {
+        self.applied.extend(self.last.take());
+    }
+
+    /// Makes the entries of lanes void whose words are durable: durable with the caller's next fence.
+    pub(super) fn void_applied(&mut self, region: &Region, shape: &Shape) -> Result<(), Error> {
+        for lane in &mut self.applied {
+            let number = lane.number + 1;
+            advance(region, shape, lane.index, State { number, is_committed: false })?;
+            lane.number = number;
         }
+        Ok(())
+    }
+
+    /// That was fenced: others may use the lanes.
+    pub(super) fn free_applied(&mut self) {
+        self.free.append(&mut self.applied);
+    }
+
+    /// Whether enough lanes are left to keep one until its entries are void.
+    pub(super) fn can_keep(&self, shape: &Shape) -> bool {
+        self.free.len() >= shape.lanes / 2
+    }
+
+    /// Keeps a lane whose words are durable until an operation makes its entries void.
+    pub(super) fn keep_applied(&mut self, index: usize, number: u64) {
+        self.applied.push(Lane { index, number, is_fresh: true });
+    }
+
+    /// The same of a lane whose words are stored, in these lines, and not flushed. The next operation does that.
+    pub(super) fn keep_last(
+        &mut self,
+        index: usize,
+        number: u64,
+        lines: impl Iterator<Item = u64>,
+    ) {
+        self.last = Some(Lane { index, number, is_fresh: true });
+        self.lines.extend(lines);
+    }
+
+    pub(super) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence - 1
+    }
+
+    pub(super) fn give(&mut self, index: usize, number: u64) {
+        self.free.push(Lane { index, number, is_fresh: true });
+    }
+
+    /// Takes the room for the entries of an operation back.
+    pub(super) fn keep_spare(&mut self, mut entries: Vec<u64>) {
+        entries.clear();
+        self.spare = entries;
     }
 }
 
 impl Made {
-    pub(super) fn take(&self) -> Result<Lane, Error> {
-        let lanes = self.shape.lanes as u64;
-        lock(&self.free).pop().ok_or(Error::LogBusy { lanes })
+    /// Held by an operation that commits words until that is done.
+    ///
+    /// Another operation waits until then. If it found no lane and went on, it could be durable before the entries of an
+    /// earlier one, which it builds on, are void: these would be stored again over what it has freed and a later one has used.
+    pub(super) fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        lock(&self.lanes)
+    }
+
+    /// A lane, and room for entries.
+    pub(super) fn take(&self) -> Result<(Lane, Vec<u64>), Error> {
+        let mut lanes = self.lanes();
+        let busy = Error::LogBusy { lanes: self.shape.lanes as u64 };
+        Ok((lanes.free.pop().ok_or(busy)?, std::mem::take(&mut lanes.spare)))
     }
 
     /// Gives a lane back, used or not.
     pub(super) fn give_back(&self, lane: Lane, is_used: bool, number: u64) {
         let is_fresh = lane.is_fresh || is_used;
-        lock(&self.free).push(Lane { number, is_fresh, ..lane });
+        self.lanes().free.push(Lane { number, is_fresh, ..lane });
     }
 
-    /// Keeps a lane whose words are where they belong until an operation makes its entries void, if enough lanes are
-    /// left; whether it does.
-    pub(super) fn keep_applied(&self, index: usize, number: u64) -> bool {
-        let is_kept = lock(&self.free).len() >= self.shape.lanes / 2;
-        if is_kept {
-            lock(&self.applied).push(Lane { index, number, is_fresh: true });
-        }
-        is_kept
-    }
-
-    /// Makes the entries of such lanes void: durable with the caller's next fence, behind which it says that this is
-    /// [done](Voiding::done).
-    ///
-    /// Another operation waits until then. If it found no lane and went on, it could be durable before the entries of an
-    /// earlier one, which it builds on, are void: these would be stored again over what it has freed and a later one has used.
+    /// Makes the entries of all lanes void whose words are where they belong: durable with the caller's next fence, behind which it
+    /// says that this is [done](Voiding::done). Until then it holds the [lanes](Made::lanes).
     pub(super) fn void_applied(&self, region: &Region) -> Result<Voiding<'_>, Error> {
-        let mut applied = lock(&self.applied);
-        for lane in applied.iter_mut() {
-            let number = lane.number + 1;
-            advance(region, &self.shape, lane.index, State { number, is_committed: false })?;
-            lane.number = number;
+        let mut lanes = self.lanes();
+        if lanes.last.is_some() {
+            lanes.flush_last(region);
+            lanes.void_applied(region, &self.shape)?;
+            // ORDER: the words that were stored last are durable before their entries are void, and the entries before those are void
+            // before: a recovery would store the earlier words alone.
+            region.fence("pool.log.last.fence");
+            lanes.free_applied();
+            lanes.settle_last();
         }
-        Ok(Voiding { made: self, voided: applied })
-    }
-
-    pub(super) fn next_sequence(&self) -> u64 {
-        self.sequence.fetch_add(1, Ordering::Relaxed)
+        lanes.void_applied(region, &self.shape)?;
+        Ok(Voiding(lanes))
     }
 
     pub(super) fn give(&self, index: usize, number: u64) {
-        lock(&self.free).push(Lane { index, number, is_fresh: true });
+        self.lanes().give(index, number);
     }
 }

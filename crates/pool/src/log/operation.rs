@@ -2,10 +2,11 @@
 
 use tembo_pmem::thread::lock;
 use tembo_pmem::{Region, Section, Word};
+use zerocopy::IntoBytes;
 
 use super::entry::{Found, Intent};
 use super::lanes::{Lane, Log, Made};
-use super::recover::store;
+use super::recover::{flush, lines, place, store};
 use super::shape::{State, WORDS_BESIDE, advance, content_words};
 use crate::format::{
     ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, EntryPlace,
@@ -24,8 +25,9 @@ pub struct Operation<'p> {
     made: &'p Made,
     tenant: TenantId,
     lane: Lane,
-    /// Words of the lane that are in use, and the last checksum.
-    used: usize,
+    /// The lane's entries, how many of their words are written, and the last checksum.
+    entries: Vec<u64>,
+    written: usize,
     chain: u32,
     undo: Vec<(u64, u64)>,
     redo: Vec<(u64, u64)>,
@@ -36,8 +38,18 @@ pub struct Operation<'p> {
     _section: Section<'p>,
 }
 
+/// What is so when words are committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// The operation is whole: its words are durable by its entries.
+    Sealed,
+    /// The words are durable where they belong, and the entries of all operations before it are void.
+    Settled,
+}
+
 impl Log {
     /// Begins an operation that allocates at most `bytes` and changes words in at most `lines` lines.
+    #[inline]
     pub(crate) fn begin<'p>(
         &'p self,
         space: &'p Space,
@@ -49,14 +61,17 @@ impl Log {
         // An entry has three words at least, and may begin in a line that was flushed before. What is changed may be
         // restored.
         let own = made.shape.words() as u64 * 2 / 3 + 4 + made.shape.lanes as u64;
-        let _section = space.reserve(bytes, lines * 2 + own)?;
-        let lane = made.take()?;
+        // The words of the operation before are flushed beside the entries of this one.
+        let before = made.shape.words() as u64 / 2;
+        let _section = space.reserve(bytes, lines * 2 + own + before)?;
+        let (lane, entries) = made.take()?;
         Ok(Operation {
             space,
             made,
             tenant,
             lane,
-            used: 0,
+            entries,
+            written: 0,
             chain: 0,
             undo: Vec::new(),
             redo: Vec::new(),
@@ -129,9 +144,8 @@ impl<'p> Operation<'p> {
             return Ok(());
         }
         self.check_room(1 + 2 * new.len())?;
-        let from = self.used;
         self.append(ENTRY_UNDO, &flat(&new))?;
-        self.flush(from)?;
+        self.write_entries()?;
         let voided = self.made.void_applied(region)?;
         // ORDER: the old words are durable before the new ones are stored, and what was committed before is not
         // stored again.
@@ -184,7 +198,6 @@ impl<'p> Operation<'p> {
         let (region, lane) = (self.region(), self.lane);
         let is_noted = !(self.undo.is_empty() && self.redo.is_empty() && self.intents.is_empty());
         let is_committed = !self.intents.is_empty();
-        let from = self.used;
         for intent in self.intents.clone() {
             self.append(ENTRY_INTENT, &intent.words())?;
         }
@@ -197,7 +210,7 @@ impl<'p> Operation<'p> {
             self.append(ENTRY_REDO, &flat(&redo))?;
             self.append(ENTRY_SEAL, &[])?;
         }
-        self.flush(from)?;
+        self.write_entries()?;
         let number = lane.number + u64::from(!lane.is_fresh);
         let mut next = number;
         if is_noted {
@@ -229,17 +242,43 @@ impl<'p> Operation<'p> {
     /// is durable if the words are. However many words there are: what no lane holds goes to an extent of its own, for which the
     /// operation was begun with 16 bytes for each word.
     ///
-    /// Two fences; three, if the operation frees something or needs an extent. The words, and the contents, are changed later by operations
-    /// only: the entries of this one are void when the next operation of the pool has noted something.
+    /// One fence; three, if the operation frees something or needs an extent. The words, and the contents, are changed later by operations
+    /// only: the entries of this one are void when the second operation behind it is fenced, or one that notes what was there. So space that
+    /// these entries name is no other's until one is [settled](Self::commit_words_settled).
     ///
     /// # Errors
     /// [`Error::PoolFull`], [`Error::TooLarge`]: nothing has changed. Of the region, if it is damaged.
-    pub fn commit_words(mut self, words: &[[u64; 2]], contents: &[[u64; 3]]) -> Result<(), Error> {
+    #[inline]
+    pub fn commit_words(self, words: &[[u64; 2]], contents: &[[u64; 3]]) -> Result<(), Error> {
+        self.commit_as(Ending::Sealed, words, contents)
+    }
+
+    /// As [`commit_words`](Self::commit_words); when it returns, the entries of all operations that have committed before are void. So space that
+    /// they name, and the words of this one do not, may be another's. Two fences; three, if the operation frees something or needs an extent.
+    ///
+    /// # Errors
+    /// As [`commit_words`](Self::commit_words).
+    #[inline]
+    pub fn commit_words_settled(
+        self,
+        words: &[[u64; 2]],
+        contents: &[[u64; 3]],
+    ) -> Result<(), Error> {
+        self.commit_as(Ending::Settled, words, contents)
+    }
+
+    fn commit_as(
+        mut self,
+        ending: Ending,
+        words: &[[u64; 2]],
+        contents: &[[u64; 3]],
+    ) -> Result<(), Error> {
         debug_assert!(self.undo.is_empty() && self.redo.is_empty() && self.intents.is_empty());
         if words.is_empty() {
             return self.commit()?.done();
         }
-        let (region, lane) = (self.region(), self.lane);
+        let (region, made, lane) = (self.region(), self.made, self.lane);
+        let mut lanes = made.lanes();
         if content_words(contents.len()) > 0 {
             self.append(ENTRY_CONTENT, contents.as_flattened())?;
         } else if !contents.is_empty() {
@@ -247,31 +286,48 @@ impl<'p> Operation<'p> {
             region.fence("pool.log.contents.fence");
         }
         let flat = words.as_flattened();
-        let extent = if self.used + flat.len() + WORDS_BESIDE > self.made.shape.words() {
+        let extent = if self.entries.len() + flat.len() + WORDS_BESIDE > made.shape.words() {
             Some(self.append_extent(flat)?)
         } else {
             self.append(ENTRY_REDO, flat)?;
             None
         };
-        self.append(ENTRY_SEAL, &[self.made.next_sequence()])?;
-        self.flush(0)?;
-        let voided = self.made.void_applied(region)?;
+        self.append(ENTRY_SEAL, &[lanes.next_sequence()])?;
+        self.write_entries()?;
+        lanes.flush_last(region);
+        lanes.void_applied(region, &made.shape)?;
         self.is_over = true;
-        // ORDER: the entries and the contents are durable before the words are stored, and what was committed before
-        // is not stored again.
+        // ORDER: the entries and the contents are durable before the words are stored; the words of the operation before are durable, and
+        // the entries of those before that are void, before the entries of that one are.
         region.fence("pool.log.seal.fence");
-        voided.done();
-        store(region, words.iter().map(|&[offset, word]| (offset, word)))?;
+        lanes.free_applied();
+        lanes.settle_last();
+        let pairs = words.iter().map(|&[offset, word]| (offset, word));
+        place(region, pairs.clone())?;
         let number = lane.number + u64::from(!lane.is_fresh);
         let has_freed = !self.freed.is_empty() || extent.is_some();
-        if has_freed || !self.made.keep_applied(lane.index, number) {
-            let next = State { number: number + 1, is_committed: false };
-            advance(region, &self.made.shape, lane.index, next)?;
-            // ORDER: the entries are void before what they name is given to others.
-            region.fence("pool.log.void.fence");
-            self.space.free_all(std::mem::take(&mut self.freed).into_iter().chain(extent));
-            self.made.give(lane.index, next.number);
+        let is_kept = !has_freed && lanes.can_keep(&made.shape);
+        lanes.keep_spare(std::mem::take(&mut self.entries));
+        if ending == Ending::Sealed && is_kept {
+            lanes.keep_last(lane.index, number, lines(pairs));
+            return Ok(());
         }
+        flush(region, lines(pairs));
+        lanes.void_applied(region, &made.shape)?;
+        // ORDER: the words are where they belong before the entries that name them are void, and the entries of earlier operations
+        // are void before what they name is given to others.
+        region.fence("pool.log.settle.fence");
+        lanes.free_applied();
+        if is_kept {
+            lanes.keep_applied(lane.index, number);
+            return Ok(());
+        }
+        let next = State { number: number + 1, is_committed: false };
+        advance(region, &made.shape, lane.index, next)?;
+        // ORDER: the entries are void before what they name is given to others.
+        region.fence("pool.log.void.fence");
+        self.space.free_all(std::mem::take(&mut self.freed).into_iter().chain(extent));
+        lanes.give(lane.index, next.number);
         Ok(())
     }
 
@@ -298,18 +354,19 @@ impl<'p> Operation<'p> {
     fn check_room(&self, words: usize) -> Result<(), Error> {
         let redo = if self.redo.is_empty() { 0 } else { 2 + 2 * self.redo.len() };
         let intents: usize = self.intents.iter().map(|intent| 2 + intent.args.len()).sum();
-        let (words, max) = (self.used + redo + intents + words, self.made.shape.words());
+        let used = self.entries.len();
+        let (words, max) = (used + redo + intents + words, self.made.shape.words());
         if words > max {
             return Err(Error::OperationTooLarge { words: words as u64, max: max as u64 });
         }
         Ok(())
     }
 
-    /// Stores an entry.
+    /// Adds an entry to those that are to be written.
     fn append(&mut self, kind: u64, words: &[u64]) -> Result<(), Error> {
         let (region, lane) = (self.region(), self.lane);
         let number = lane.number + u64::from(!lane.is_fresh);
-        if self.used == 0 && !lane.is_fresh {
+        if self.entries.is_empty() && !lane.is_fresh {
             advance(region, &self.made.shape, lane.index, State { number, is_committed: false })?;
             // ORDER: the number is durable before entries carry it: the next process takes another one, and what is left
             // of these can never be true in it.
@@ -317,23 +374,25 @@ impl<'p> Operation<'p> {
         }
         let place = EntryPlace { lane: lane.index, number, before: self.chain };
         let head = entry_head(self.made.shape.checksum, place, kind, words);
-        let places = &self.made.shape.entries(region, lane.index)?[self.used..];
-        if let Some((first, places)) = places.split_first() {
-            region.store(first, head);
-            places.iter().zip(words).for_each(|(place, word)| region.store(place, *word));
-        }
-        (self.used, self.chain) = (self.used + 1 + words.len(), (head >> 32) as u32);
+        self.entries.push(head);
+        self.entries.extend_from_slice(words);
+        self.chain = (head >> 32) as u32;
         Ok(())
     }
 
-    /// Flushes the entries from a word on.
-    fn flush(&self, from: usize) -> Result<(), Error> {
-        let (region, count) = (self.region(), self.used - from);
-        if count > 0 {
-            let at = region.offset_of(&self.made.shape.entries(region, self.lane.index)?[from]);
-            // ORDER: entries are durable before what they are for.
-            region.flush("pool.log.entry.flush", at, count as u64 * 8);
+    /// Writes the entries that are not written, and flushes them.
+    fn write_entries(&mut self) -> Result<(), Error> {
+        let (words, max) = (self.entries.len(), self.made.shape.words());
+        if words > max {
+            return Err(Error::OperationTooLarge { words: words as u64, max: max as u64 });
         }
+        let entries = &self.entries[self.written..];
+        if !entries.is_empty() {
+            let at = self.made.shape.entry_at(self.lane.index, self.written);
+            // ORDER: the entries are durable before what they stand for is changed in place.
+            self.region().write("pool.log.entry", at, &[entries.as_bytes()])?;
+        }
+        self.written = words;
         Ok(())
     }
 
@@ -341,7 +400,7 @@ impl<'p> Operation<'p> {
     fn restore(&self) -> Result<u64, Error> {
         let lane = self.lane;
         let number = lane.number + u64::from(!lane.is_fresh);
-        if self.used == 0 {
+        if self.entries.is_empty() {
             return Ok(lane.number);
         }
         store(self.region(), self.undo.iter().rev().copied())?;
@@ -361,7 +420,7 @@ impl Drop for Operation<'_> {
         // A lane that cannot be restored is left to the next opening.
         if let Ok(next) = self.restore() {
             self.space.free_all(std::mem::take(&mut self.allocated));
-            self.made.give_back(self.lane, self.used > 0, next);
+            self.made.give_back(self.lane, !self.entries.is_empty(), next);
         }
     }
 }

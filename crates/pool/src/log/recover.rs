@@ -55,38 +55,44 @@ fn section<'r>(region: &'r Region, shape: &Shape, redo: u64) -> Result<Section<'
     Ok(region.reserve(redo.max(shape.words() as u64 / 2) + 1)?)
 }
 
-/// Stores words where they belong, and fences them. Those in the order of their offsets cost no allocation.
+/// Stores words where they belong, and fences them.
 pub(super) fn store(
     region: &Region,
     words: impl Iterator<Item = (u64, u64)> + Clone,
 ) -> Result<(), Error> {
-    let (mut last, mut is_sorted) = (0, true);
-    for (offset, _) in words.clone() {
-        if offset < FIRST || !offset.is_multiple_of(8) {
-            return Err(Error::Damaged { field: "log", word: offset });
-        }
-        region.words(offset, 1)?;
-        is_sorted &= last <= offset;
-        last = offset;
-    }
-    for (offset, word) in words.clone() {
-        region.store(&region.words(offset, 1)?[0], word);
-    }
-    let lines = words.map(|(offset, _)| offset / LINE * LINE);
-    if is_sorted {
-        flush(region, lines);
-    } else {
-        let mut lines: Vec<u64> = lines.collect();
-        lines.sort_unstable();
-        flush(region, lines.into_iter());
-    }
+    place(region, words.clone())?;
+    let mut lines: Vec<u64> = lines(words).collect();
+    lines.sort_unstable();
+    flush(region, lines.into_iter());
     // ORDER: the words are where they belong before the entries that name them are void.
     region.fence("pool.log.words.fence");
     Ok(())
 }
 
-/// Flushes lines, of which equal ones follow each other, once each.
-fn flush(region: &Region, lines: impl Iterator<Item = u64>) {
+/// Stores words where they belong: all, or none if one belongs nowhere.
+pub(super) fn place(
+    region: &Region,
+    words: impl Iterator<Item = (u64, u64)> + Clone,
+) -> Result<(), Error> {
+    for (offset, _) in words.clone() {
+        if offset < FIRST || !offset.is_multiple_of(8) {
+            return Err(Error::Damaged { field: "log", word: offset });
+        }
+        region.words(offset, 1)?;
+    }
+    for (offset, word) in words {
+        region.store(&region.words(offset, 1)?[0], word);
+    }
+    Ok(())
+}
+
+/// The lines of words.
+pub(super) fn lines(words: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = u64> {
+    words.map(|(offset, _)| offset / LINE * LINE)
+}
+
+/// Flushes lines, of which equal ones that follow each other are flushed once.
+pub(super) fn flush(region: &Region, lines: impl Iterator<Item = u64>) {
     let mut flushed = None;
     for line in lines {
         if flushed != Some(line) {

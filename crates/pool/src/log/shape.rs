@@ -120,6 +120,11 @@ impl Shape {
         Ok(region.words(self.lane(lane) + LINE, self.words())?)
     }
 
+    /// Where one of them is.
+    pub(super) fn entry_at(&self, lane: usize, word: usize) -> u64 {
+        self.lane(lane) + LINE + 8 * word as u64
+    }
+
     /// How many they are.
     pub(super) fn words(&self) -> usize {
         ((self.lane_size - LINE) / 8) as usize

@@ -326,6 +326,16 @@ impl List {
         done(label())
     }
 
+    pub(super) fn label_by_words(&self, serial: u64) -> Result<bool, String> {
+        let _busy = self.hold();
+        let label = || {
+            let (root, region) = (self.root()?, self.pool.region());
+            let words = [LABEL, LABEL_AGAIN].map(|field| [region.offset_of(&root[field]), serial]);
+            self.operation()?.commit_words(&words, &[])
+        };
+        done(label())
+    }
+
     pub(super) fn label_later(&self, serial: u64) -> Result<bool, String> {
         let _busy = self.hold();
         let label = || {

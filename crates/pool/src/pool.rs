@@ -471,6 +471,8 @@ impl Pool {
         let _unchanged = self.registry.try_change().ok_or_else(busy)?;
         let _still = self.log.try_still().ok_or_else(busy)?;
         let live = self.registry.all(self.tenants()?, driver)?;
+        // What is found unreachable may be named by the last operations.
+        self.log.void(self.region())?;
         let shared = Arc::clone(&self.space.shared);
         let mut sweep = Sweep::begin(shared, Arc::clone(&self.registry), live)?;
         if !self.log.object().is_none() {

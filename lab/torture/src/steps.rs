@@ -215,6 +215,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "pool.log.state", kind: StepKind::CommitAfter, room: "pool" },
     Step { name: "pool.log.state.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.log.state.flush", kind: StepKind::Flush, room: "pool" },
+    Step { name: "pool.log.sweep.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.log.undo.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.log.void.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.log.words.fence", kind: StepKind::Fence, room: "pool" },

@@ -46,6 +46,8 @@ pub(crate) enum Op {
     LabelElsewhere,
     /// The label is stored by words that are committed together.
     LabelByWords,
+    /// A node less, by words that are committed together, of which some are its own; a sweep frees it.
+    Lose(usize),
     /// Several changes that are taken back.
     Abort(usize),
     /// Two operations beside each other that are taken back.
@@ -92,6 +94,7 @@ pub(crate) fn run(
         Op::Label => list.label_later(serial)?,
         Op::LabelElsewhere => elsewhere(|| list.label(serial))?,
         Op::LabelByWords => list.label_by_words(serial)?,
+        Op::Lose(index) => at(index).map_or(Ok(false), |index| list.lose(index, serial))?,
         Op::Abort(index) => list.abort(index).map(|()| false)?,
         Op::Nested => list.nested().map(|()| false)?,
         Op::Nothing => list.nothing().map(|()| false)?,
@@ -137,7 +140,7 @@ impl Content {
                 self.nodes.insert(at, (serial, self.values.len()));
                 self.values.push(serial);
             }
-            Op::Remove(index) => drop(self.nodes.remove(index % len)),
+            Op::Remove(index) | Op::Lose(index) => drop(self.nodes.remove(index % len)),
             Op::Share(to, from) => self.nodes[to % len].1 = self.nodes[from % len].1,
             Op::Swap(one, two) => self.swap_names(one % len, two % len),
             Op::Both(one, two) => {

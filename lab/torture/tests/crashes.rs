@@ -181,6 +181,11 @@ fn no_step_of_the_pools_log_can_be_missed() {
 }
 
 #[test]
+fn no_step_between_a_heap_and_a_store_can_be_missed() {
+    misses_every_step(Structure::Shared);
+}
+
+#[test]
 fn no_step_of_the_heap_can_be_missed() {
     misses_every_step(Structure::Heap);
 }

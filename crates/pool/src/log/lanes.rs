@@ -94,6 +94,25 @@ impl Log {
         }
     }
 
+    /// Makes the entries of all operations void, durably. They may name objects that nothing refers to any more: before a sweep, which
+    /// gives such objects to others. While no log is being made.
+    ///
+    /// # Errors
+    /// Of the region.
+    pub(crate) fn void(&self, region: &Region) -> Result<(), Error> {
+        let Some(made) = self.made() else { return Ok(()) };
+        let lines = made.shape.words() as u64 / 2 + made.shape.lanes as u64;
+        if made.lanes().is_void() {
+            return Ok(());
+        }
+        let _section = region.reserve(lines)?;
+        let voiding = made.void_applied(region)?;
+        // ORDER: the entries are void before a sweep gives what they name to others.
+        region.fence("pool.log.sweep.fence");
+        voiding.done();
+        Ok(())
+    }
+
     /// No lane that is free holds entries of a number that it never had: they would be true once it has the number.
     ///
     /// # Errors
@@ -166,6 +185,11 @@ impl Voiding<'_> {
 }
 
 impl Lanes {
+    /// No lane that is kept has entries that are true.
+    fn is_void(&self) -> bool {
+        self.applied.is_empty() && self.last.is_none()
+    }
+
     /// Flushes the words that were stored last, if that was not done: durable with the caller's next fence.
     pub(super) fn flush_last(&mut self, region: &Region) {
         flush(region, self.lines.drain(..));

@@ -162,6 +162,10 @@ impl Subject for Shared {
             Script::new("making", 0, vec![heap(toys::Op::Push(true))]),
             Script::new("sweeps", 2, ops.clone()),
         ];
+        // What the heap has given up, and its last operation names, is the store's next.
+        let lost = (0..4).map(|key| store(kv::Op::Put(key, 10)));
+        let lost = [heap(toys::Op::Lose(1))].into_iter().chain(lost);
+        list.push(Script::new("lost", 2, lost.collect()));
         // The heap sweeps first what the store has left in flight, and the other way round.
         let in_flight = store(kv::Op::Tx(vec![(1, Some(9)), (6, Some(90)), (2, None)]));
         let leads = vec![(vec![in_flight], Some("kv.commit.word"))];

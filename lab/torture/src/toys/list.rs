@@ -240,6 +240,27 @@ impl List {
         done(remove())
     }
 
+    /// Unlinks a node that has its value alone, and sweeps.
+    pub(super) fn lose(&self, index: usize, serial: u64) -> Result<bool, String> {
+        let lose = || {
+            let _busy = self.hold();
+            let (root, node) = (self.root()?, self.node(self.nth(index)?)?);
+            let (next, previous) = (node[NEXT].load(), node[PREVIOUS].load());
+            let before = if previous == 0 { &root[HEAD] } else { &self.node(previous)?[NEXT] };
+            let behind = if next == 0 { &root[TAIL] } else { &self.node(next)?[PREVIOUS] };
+            let count = (&root[COUNT], root[COUNT].load() - 1);
+            let own = [(&node[NEXT], 0), (&node[NAME], serial)];
+            let words = [(before, next), (behind, previous), count].into_iter().chain(own);
+            let region = self.pool.region();
+            let words: Vec<[u64; 2]> =
+                words.map(|(word, new)| [region.offset_of(word), new]).collect();
+            self.operation()?.commit_words(&words, &[])
+        };
+        let is_done = done(lose())?;
+        self.sweep()?;
+        Ok(is_done)
+    }
+
     pub(super) fn share(&self, to: usize, from: usize) -> Result<bool, String> {
         let _busy = self.hold();
         let share = || {

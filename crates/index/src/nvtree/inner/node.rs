@@ -257,9 +257,9 @@ impl Node {
         self.block(place).children[place % BLOCK].load(Ordering::Relaxed)
     }
 
-    /// The children, in the order of their keys.
-    pub(super) fn children(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..usize::from(self.shape().count).min(WIDTH)).map(|place| self.child(place))
+    /// The children from that place on.
+    pub(super) fn children_from(&self, place: usize) -> impl Iterator<Item = u32> + '_ {
+        (place..usize::from(self.shape().count).min(WIDTH)).map(|place| self.child(place))
     }
 
     #[inline]

@@ -52,7 +52,7 @@ impl Nodes {
         while let Some(id) = below.pop() {
             ids.push(id);
             if let Some(node) = self.arena.get(id).filter(|node| node.level() > 0) {
-                below.extend(node.children());
+                below.extend(node.children_from(0));
             }
         }
         ids
@@ -116,9 +116,18 @@ impl Nodes {
         key: &[u8],
         lows: &impl Lows,
     ) -> [Option<LeafId>; COUNT] {
+        let by_heads = self.find_by_heads(key, head(key, 0)).and_then(|(_, token)| {
+            let wanted = token.node.head_of(token.state, key)?;
+            Some((token.node, token.node.place_by_heads(wanted, OneByOne)?))
+        });
+        // Where heads do not decide, whole keys do.
+        let by_keys = || {
+            let (found, token) = self.find(key, lows).ok()?;
+            Some((token.node, token.node.children_from(0).position(|child| child == found)?))
+        };
         let mut behind = [None; COUNT];
-        if let Ok((found, token)) = self.find(key, lows) {
-            let leaves = token.node.children().skip_while(|child| *child != found).skip(1);
+        if let Some((node, place)) = by_heads.or_else(by_keys) {
+            let leaves = node.children_from(place + 1);
             behind.iter_mut().zip(leaves).for_each(|(to, leaf)| *to = Some(leaf));
         }
         behind

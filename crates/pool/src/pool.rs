@@ -471,10 +471,10 @@ impl Pool {
         let _unchanged = self.registry.try_change().ok_or_else(busy)?;
         let _still = self.log.try_still().ok_or_else(busy)?;
         let live = self.registry.all(self.tenants()?, driver)?;
-        // What is found unreachable may be named by the last operations.
-        self.log.void(self.region())?;
         let shared = Arc::clone(&self.space.shared);
         let mut sweep = Sweep::begin(shared, Arc::clone(&self.registry), live)?;
+        // What nothing refers to may be named by operations, but by none that comes later.
+        self.log.void(self.region())?;
         if !self.log.object().is_none() {
             sweep.mark(self.log.object())?;
         }

@@ -53,6 +53,8 @@ struct Toy {
     unsettled: AtomicU64,
     is_damaged: AtomicBool,
     ended: AtomicU64,
+    /// What it does before it stands still.
+    last: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Toy {
@@ -63,6 +65,7 @@ impl Toy {
             unsettled: AtomicU64::new(0),
             is_damaged: AtomicBool::new(false),
             ended: AtomicU64::new(0),
+            last: Mutex::default(),
         })
     }
 
@@ -75,6 +78,9 @@ impl Toy {
 
 impl Tenant for Toy {
     fn quiesce(&self) -> Option<Box<dyn Still + '_>> {
+        if let Some(last) = self.last.lock().unwrap().take() {
+            last();
+        }
         Some(Box::new(Guard { toy: self, objects: self.objects.try_lock().ok()? }))
     }
 
@@ -449,6 +455,31 @@ fn a_sweep_marks_every_tenant_or_frees_nothing() {
     let report = driven.finish([]).unwrap();
     assert_eq!(report.objects, live - 1, "an object of the driver was not marked");
     assert!(pool.alloc(3000).is_ok() && lost.size() >= 3000);
+}
+
+/// An operation that ends while the sweep begins may name what nothing refers to, and what the sweep gives to others.
+#[test]
+fn what_a_last_operation_names_is_no_others_while_its_entries_are_true() {
+    let pool = volatile();
+    let entry = add(&pool, &new("one")).unwrap();
+    let toy = pool.open_tenant::<Toy, Error>(&entry, || Ok(Toy::of(&entry))).unwrap();
+    let lost = pool.alloc(64).unwrap();
+    // No log is made while a sweep begins.
+    pool.operation(entry.id, 0, 4).unwrap().commit().unwrap().done().unwrap();
+    let named = pool.clone();
+    *toy.last.lock().unwrap() = Some(Box::new(move || {
+        let operation = named.operation(entry.id, 0, 4).unwrap();
+        operation.commit_words(&[[lost.offset(), 7]], &[]).unwrap();
+    }));
+    sweep(&pool).unwrap();
+    let again = (0..100).map(|_| pool.alloc(64).unwrap()).find(|object| *object == lost);
+    let again = again.expect("the sweep has freed it");
+    let region = pool.region();
+    region.write("test.other", again.offset(), &[b"another's"]).unwrap();
+    region.fence("test.other.fence");
+    let opened = reopened(&pool, kinds()).unwrap();
+    let found = opened.region().media_bytes(again.offset(), 9).unwrap().to_vec();
+    assert_eq!(found, b"another's");
 }
 
 #[test]

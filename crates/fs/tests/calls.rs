@@ -7,6 +7,11 @@ use tembo_fs::{
 };
 use tembo_kv::{Durability, Error as StoreError, IndexKind, Options, Store};
 
+#[path = "driver/content.rs"]
+mod content;
+
+use content::bytes;
+
 const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
 const LATER: Time = Time { seconds: 1_700_000_001, nanoseconds: 6 };
 const PIECE: u64 = 512;
@@ -41,14 +46,6 @@ fn file(fs: &Fs, parent: u64, name: &str) -> Inode {
 
 fn folder(fs: &Fs, parent: u64, name: &str) -> Inode {
     change(fs, |t| t.create(parent, name.as_bytes(), &new(FileKind::Directory))).unwrap()
-}
-
-fn bytes(fs: &Fs, number: u64) -> Vec<u8> {
-    let mut tree = fs.snapshot().unwrap();
-    let mut bytes = vec![1; tree.inode(number).unwrap().size as usize + 10];
-    let len = tree.read(number, 0, &mut bytes).unwrap();
-    bytes.truncate(len);
-    bytes
 }
 
 fn listed(fs: &Fs, directory: u64) -> Vec<String> {

@@ -9,6 +9,11 @@ use tembo_fs::{
 };
 use tembo_kv::{Durability, Options, Progress, Snapshot, Store};
 
+#[path = "driver/content.rs"]
+mod content;
+
+use content::bytes;
+
 const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
 const PIECE: u64 = 512;
 const NEW: New =
@@ -50,14 +55,6 @@ fn clone(fs: &Fs, from: u64, name: &str) -> u64 {
 
 fn resize(fs: &Fs, number: u64, size: u64) {
     change(fs, |tree| tree.set(number, &Set { size: Some(size), ..Set::default() })).unwrap();
-}
-
-fn bytes(fs: &Fs, number: u64) -> Vec<u8> {
-    let mut tree = fs.snapshot().unwrap();
-    let mut bytes = vec![1; tree.inode(number).unwrap().size as usize + 10];
-    let len = tree.read(number, 0, &mut bytes).unwrap();
-    bytes.truncate(len);
-    bytes
 }
 
 fn pieces(fs: &Fs) -> u64 {

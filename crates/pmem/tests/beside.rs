@@ -133,3 +133,49 @@ fn records_fill_pages_together_whatever_their_objects_have_behind_them() {
         assert_eq!(pool.bytes(OBJECTS + number * room, len), vec![number as u8 + 1; len]);
     }
 }
+
+/// Bytes written into the pool file, and into the log, by one fence after objects of a page each, in a pool on a disk that the
+/// process may have `memory` for.
+fn written_by_a_fence(pages: u64, memory: u64) -> (u64, u64) {
+    let path =
+        std::env::temp_dir().join(format!("tembo-beside-{}-{pages}-{memory}", std::process::id()));
+    let log = PathBuf::from(format!("{}.log", path.display()));
+    let options = RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: SIZE,
+        memory: Some(memory),
+        background: false,
+        ..RegionOptions::default()
+    };
+    let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(())).unwrap();
+    let before = region.report();
+    {
+        let _section = region.reserve(pages * region.write_lines(OBJECTS, PAGE)).unwrap();
+        for at in (0..pages).map(|number| OBJECTS + number * PAGE) {
+            region.write_object("test.small", at, &[&[7; PAGE as usize]], PAGE).unwrap();
+        }
+        region.fence("test.fence");
+    }
+    region.sync().unwrap();
+    let after = region.report();
+    drop(region);
+    [path, log].iter().for_each(|path| drop(std::fs::remove_file(path)));
+    (
+        after.pool_bytes_written - before.pool_bytes_written,
+        after.log_bytes_written - before.log_bytes_written,
+    )
+}
+
+#[test]
+fn a_fence_of_few_pages_costs_no_second_sync_where_memory_is_not_short() {
+    let (short, ample) = (SIZE / 2, 2 * SIZE);
+    let is_beside = |pages, memory| match written_by_a_fence(pages, memory) {
+        (beside, _) if beside == pages * PAGE => true,
+        (0, logged) if logged > pages * PAGE => false,
+        other => panic!("{pages} pages: {other:?}"),
+    };
+    assert!(is_beside(4, short) && !is_beside(4, ample));
+    assert!(is_beside(31, short) && !is_beside(31, ample));
+    assert!(is_beside(32, short) && is_beside(32, ample));
+    assert!(!is_beside(3, short));
+}

@@ -27,6 +27,8 @@ fn options() -> RegionOptions {
     RegionOptions {
         domain: DomainRequest::Logged,
         size_max: SIZE,
+        // Less than the pool, so that few pages of a fence are enough to be written beside the log.
+        memory: Some(SIZE / 2),
         background: false,
         ..RegionOptions::default()
     }

@@ -133,7 +133,8 @@ fn nothing_comes_over_it(before: Before) {
 fn what_a_write_beside_the_log_has_spoiled_is_logged_whole() {
     let path = std::env::temp_dir().join(format!("tembo-spoiled-{}", std::process::id()));
     let plan = Arc::<Plan>::default();
-    let options = options(&plan);
+    // Less memory than the pool has, so that few pages of a fence are enough to be written beside the log.
+    let options = RegionOptions { memory: Some(1 << 20), ..options(&plan) };
     let all = [path.clone(), log(&path)];
     all.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();

@@ -16,8 +16,9 @@ use crate::{DiskFile, Error, racy};
 /// of the pool file in any case: there they cost no sync of a second file.
 pub(crate) const RUNS_MIN: u64 = 16 << 10;
 
-/// As much where memory is not short, so that a page that differs from the pool file costs nothing before the next
-/// checkpoint: the sync of a second file with each group of some tens of KiB costs a third of a server's throughput.
+/// As much for what is written one by one where memory is not short, so that a page that differs from the pool file costs
+/// nothing before the next checkpoint: the sync of a second file with each group of some tens of KiB costs a server a
+/// third of its throughput.
 const RUNS_MIN_IN_MEMORY: u64 = 128 << 10;
 
 /// Bytes of a run that are read and written at once.
@@ -211,7 +212,8 @@ impl RedoLog {
         });
     }
 
-    /// Bytes of whole pages that are written beside the log, at least. On a simulated disk as where memory is short.
+    /// Bytes of whole pages that a fence writes beside the log, at least. On a simulated disk as where memory is short, so that
+    /// crash tests meet both ways in small pools.
     fn runs_min(&self) -> u64 {
         match self.mapping.reads_alone() || self.pool_is_simulated() {
             true => RUNS_MIN,

@@ -94,7 +94,7 @@ impl Log {
         }
     }
 
-    /// Makes the entries of all operations void, durably. They may name objects that nothing refers to any more: at the begin of a sweep, which
+    /// Makes the entries of all operations void, durably. They may name objects that nothing refers to any more: at the beginning of a sweep, which
     /// gives such objects to others. While no log is being made.
     ///
     /// # Errors

@@ -158,11 +158,11 @@ impl RedoLog {
         Ok(written)
     }
 
-    /// A page of which these are the lines will soon be written: what else it has is asked for.
+    /// A page of which these are the lines will soon be written: what else it has in the file is asked for.
     fn ask_for_page(&self, lines: &[(u64, usize)]) {
         if (lines.len() as u64) < PAGE / LINE {
             let start = lines[0].0 / PAGE * PAGE;
-            self.mapping.will_read(start, start + PAGE);
+            self.mapping.will_write_in_file(start, start + PAGE);
         }
     }
 

@@ -188,6 +188,15 @@ impl Mapping {
         }
     }
 
+    /// Asks for what the file has of the pages of `from..to`, also of those of which the process has copies, where pages are read
+    /// alone: a part of each will be written to the file, for which the system needs the rest. A hint.
+    pub(crate) fn will_write_in_file(&self, from: u64, to: u64) {
+        if self.reads_alone() {
+            let to = to.checked_next_multiple_of(PAGE).unwrap_or(from);
+            self.advise(from / PAGE * PAGE, to, Advice::WillNeed);
+        }
+    }
+
     /// Whether a few pages are known to be in memory. The system would read those of which the process has copies from the file.
     fn is_resident(&self, from: u64, to: u64) -> bool {
         let mut found = [0_u8; LOOKED_AT];

@@ -28,7 +28,7 @@ fn front(records: Records) -> u64 {
 }
 
 /// Bytes of a record that are asked for, at most, when it is read.
-const ASKED_MAX: u64 = 1 << 20;
+const ASKED_MAX: u64 = 8 << 20;
 
 /// Says that a record is read: the pages in which it lies come together, not one after the other.
 #[inline]

@@ -4,6 +4,8 @@
 use tembo_pmem::Region;
 use tembo_pool::Object;
 
+use crate::record::ask_for_record;
+
 /// Records that a scan asks for when it begins. It asks for twice as many each time, so that one that ends soon has had
 /// few read for nothing.
 const FIRST: usize = 4;
@@ -11,7 +13,7 @@ const FIRST: usize = 4;
 /// Records that are asked for at most, and not come to yet: what a disk reads side by side.
 const MOST: usize = 64;
 
-/// Bytes of a record that are asked for at most.
+/// Bytes of a record that are asked for at most before a scan comes to it.
 const SIZE_MAX: u64 = 128 << 10;
 
 /// Records that the processor is asked for at most, and that a scan has not come to: as many as it waits for side by
@@ -72,8 +74,11 @@ impl<'w, I: Iterator<Item = Object>> RecordPrefetcher<'w, I> {
         region.reads_alone().then(|| RecordPrefetcher { records, asked: 0, window })
     }
 
-    /// The scan comes to the next record.
-    pub(crate) fn come_to_next(&mut self, region: &Region) {
+    /// The scan comes to the next record, which is this one.
+    pub(crate) fn come_to(&mut self, record: Object, region: &Region) {
+        if record.size() > SIZE_MAX {
+            ask_for_record(region, record);
+        }
         if self.asked <= self.window.0 / 2 {
             for record in self.records.by_ref().take(self.window.0 - self.asked) {
                 region.will_read(record.offset(), record.size().min(SIZE_MAX));

@@ -119,3 +119,16 @@ fn a_long_scan_has_more_records_on_their_way_than_a_leaf_has() {
     // In memory no page is read.
     assert!(all < count / 2 || least >= 30, "{least} records were asked for");
 }
+
+#[test]
+fn an_iterator_waits_for_a_large_value_once_or_twice() {
+    let directory = Directory::new("reads-iterator");
+    let (count, value) = (20, vec![7; 500_000]);
+    let (store, space) = cold_store(&directory, count, &value);
+    let before = waits();
+    let found: Result<Vec<_>, _> = store.range::<[u8]>(space, ..).unwrap().collect();
+    assert_eq!(found.unwrap().len() as u64, count);
+    let waits = waits() - before;
+    // Each has 123 pages.
+    assert!(waits <= 3 * count, "waited {waits} times for {count} values");
+}

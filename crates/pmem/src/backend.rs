@@ -102,6 +102,7 @@ impl Backend {
                     logged.write_beside(at, (offset, len as u64), parts, room)?;
                 }
                 Backend::Logged(logged) => {
+                    logged.will_touch(offset, len as u64);
                     copy_parts(at, parts);
                     logged.note(offset, len as u64);
                     logged.note_room(offset, len as u64, room);

@@ -74,6 +74,10 @@ pub trait DiskFile: Send + Sync {
         self.write_at(step, &parts.concat(), offset)
     }
 
+    /// Has the disk begin to take in what was written there: a sync that comes later waits for less. A hint, after which nothing
+    /// is durable that was not before.
+    fn begin_writing(&self, _offset: u64, _len: u64) {}
+
     /// Makes what was written, and the file's length, durable (`fdatasync`).
     fn sync(&self, step: &'static str) -> io::Result<()>;
 

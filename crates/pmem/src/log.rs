@@ -286,6 +286,12 @@ impl RedoLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What threads load from and store to.
+    #[inline]
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
     /// Waits until a thread [notifies](RedoLog::notify).
     fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.waiting += 1;

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use rustix::fs::{Advice, fadvise};
@@ -9,6 +11,9 @@ use tembo_pmem::{DomainRequest, Error, Region, RegionOptions};
 
 const SIZE: u64 = 8 << 20;
 const PAGE: u64 = 4096;
+
+/// Where a test changes the file.
+const FAR: u64 = 4 << 20;
 
 /// Some that do not lie beside each other, for each to be read alone.
 fn pages() -> impl Iterator<Item = u64> {
@@ -29,6 +34,28 @@ fn waits() -> u64 {
     count.unwrap().trim().parse().unwrap()
 }
 
+/// For how many pages it has waited that were not asked for.
+fn unasked() -> u64 {
+    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let fields = stat.rsplit(')').next().unwrap();
+    fields.split_whitespace().nth(9).unwrap().parse().unwrap()
+}
+
+fn options() -> RegionOptions {
+    RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: SIZE,
+        memory: Some(1 << 20),
+        background: false,
+        ..RegionOptions::default()
+    }
+}
+
+fn drop_cache(file: &File) {
+    file.sync_all().unwrap();
+    fadvise(file, 0, None, Advice::DontNeed).unwrap();
+}
+
 /// A pool larger than its memory, of which the process has copies of [`pages`], and the system has nothing in its cache.
 struct Pool {
     path: PathBuf,
@@ -38,22 +65,23 @@ struct Pool {
 impl Pool {
     fn create(name: &str) -> Pool {
         let path = std::env::temp_dir().join(format!("tembo-{name}-{}", std::process::id()));
-        let options = RegionOptions {
-            domain: DomainRequest::Logged,
-            size_max: SIZE,
-            memory: Some(1 << 20),
-            background: false,
-            ..RegionOptions::default()
-        };
-        let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(())).unwrap();
+        let region = Region::create(&path, SIZE, &options(), |_| Ok::<(), Error>(())).unwrap();
         assert!(region.reads_alone());
         let pool = Pool { path, region };
         pool.change(1);
         pool.region.checkpoint().unwrap();
-        let file = File::open(&pool.path).unwrap();
-        file.sync_all().unwrap();
-        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        drop_cache(&File::open(&pool.path).unwrap());
         pool
+    }
+
+    /// Closed, changed in its file, and opened: the process has no copies.
+    fn reopened(mut self, change: impl FnOnce(&File) -> io::Result<()>) -> Pool {
+        self.region = Region::volatile(SIZE, &RegionOptions::default()).unwrap();
+        let file = File::options().write(true).open(&self.path).unwrap();
+        change(&file).unwrap();
+        drop_cache(&file);
+        self.region = Region::open(&self.path, &options()).unwrap();
+        self
     }
 
     /// Stores to a line of each page.
@@ -92,4 +120,21 @@ fn a_checkpoint_waits_for_many_pages_of_the_file_together() {
     pool.region.checkpoint().unwrap();
     let (waits, pages) = (waits() - before, pages().count() as u64);
     assert!(waits < pages / 2, "waited {waits} times for {pages} pages");
+}
+
+#[test]
+fn what_a_write_leaves_of_several_pages_comes_together() {
+    let pool = Pool::create("asked-write");
+    let (count, len) = (50, 5 * PAGE);
+    let pool = pool.reopened(|file| file.write_all_at(&vec![1; (count * 8 * PAGE) as usize], FAR));
+    let value = vec![3; len as usize];
+    let before = unasked();
+    for number in 0..count {
+        let offset = FAR + number * 8 * PAGE + 100;
+        let _section = pool.region.reserve(pool.region.write_lines(offset, len)).unwrap();
+        pool.region.write("test.write", offset, &[&value]).unwrap();
+        pool.region.fence("test.fence");
+    }
+    let unasked = unasked() - before;
+    assert!(unasked < count, "{unasked} of {} pages had not been asked for", 6 * count);
 }

@@ -80,6 +80,12 @@ impl Logged {
         self.log.checkpoint()
     }
 
+    /// A record of `len` bytes is about to be stored at `offset`: what its pages have beside it comes together, not page by page.
+    #[inline]
+    pub(super) fn will_touch(&self, offset: u64, len: u64) {
+        self.log.mapping().will_touch(offset, offset + len);
+    }
+
     /// A record of `len` bytes was written at `offset`. Of an object that was allocated, `room` is its size, else zero.
     pub(super) fn note_room(&self, offset: u64, len: u64, room: u64) {
         if room == 0 && len < PAGE {

@@ -1,8 +1,9 @@
 //! The operating system's files.
+#![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -181,6 +182,15 @@ impl DiskFile for OsFile {
             IoSlice::advance_slices(&mut left, written);
         }
         Ok(())
+    }
+
+    fn begin_writing(&self, offset: u64, len: u64) {
+        let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
+        // Of libc, for want of it in rustix. Errors of writes stay for the sync: this call takes none of them away.
+        // SAFETY: no memory of the process is concerned.
+        let _ = unsafe {
+            libc::sync_file_range(self.file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE)
+        };
     }
 
     fn sync(&self, _step: &'static str) -> io::Result<()> {

@@ -79,6 +79,7 @@ impl<'f> Runs<'f> {
             }
         }
         self.file.write_at(self.step, &self.bytes, self.start)?;
+        self.file.begin_writing(self.start, self.bytes.len() as u64);
         self.written += self.bytes.len() as u64;
         self.bytes.clear();
         Ok(())

@@ -75,6 +75,10 @@ impl DiskFile for WatchedFile {
         self.file.write_parts_at(step, parts, offset)
     }
 
+    fn begin_writing(&self, offset: u64, len: u64) {
+        self.file.begin_writing(offset, len);
+    }
+
     fn sync(&self, step: &'static str) -> io::Result<()> {
         self.alone(|| self.file.sync(step))
     }

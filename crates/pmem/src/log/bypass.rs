@@ -159,6 +159,7 @@ impl RedoLog {
         }
         write(&ZEROES[..left.min(ZEROES.len())])?;
         debug_assert_eq!(at, end);
+        self.pool.begin_writing(offset, len);
         self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
         Ok(checksum.value())
     }

@@ -12,7 +12,7 @@ use crate::mapping::Mapping;
 
 /// The smallest ring, in bytes.
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
-/// Zeroes are written in pieces of this many bytes.
+/// What is long, and zeroes, are written in pieces of this many bytes.
 pub(super) const PIECE: usize = 256 << 10;
 /// A ring may have this many bytes, whatever the size of the pool.
 const LIMIT_MIN: u64 = 16 << 20;
@@ -56,9 +56,19 @@ impl Ring {
     /// Writes at `position`, around the end where it is reached.
     pub(super) fn write(&self, step: &'static str, bytes: &[u8], position: u64) -> io::Result<()> {
         let (first, second) = bytes.split_at(self.before_end(position, bytes.len()));
-        self.file.write_at(step, first, self.offset(position))?;
-        if !second.is_empty() {
-            self.file.write_at(step, second, LOG_HEADER_SIZE)?;
+        self.write_piecewise(step, first, self.offset(position))?;
+        self.write_piecewise(step, second, LOG_HEADER_SIZE)
+    }
+
+    /// Lets the disk take in the first pieces of what is long while the others are copied.
+    fn write_piecewise(&self, step: &'static str, bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        let mut pieces = bytes.chunks(PIECE).peekable();
+        while let Some(piece) = pieces.next() {
+            self.file.write_at(step, piece, offset)?;
+            if pieces.peek().is_some() {
+                self.file.begin_writing(offset, piece.len() as u64);
+            }
+            offset += piece.len() as u64;
         }
         Ok(())
     }

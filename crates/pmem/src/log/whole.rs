@@ -100,6 +100,7 @@ impl RedoLog {
         let checksum = OuterChecksum::Xxh3.of_parts(parts);
         let failed_syncs = self.pool.failed();
         self.pool.write_parts_at("pool.run_write", parts, offset).ok()?;
+        self.pool.begin_writing(offset, len);
         self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
         // A private copy would hide what was written.
         self.show(offset, offset + len).ok()?;

@@ -65,6 +65,9 @@ impl Mapping {
     pub(crate) fn will_read(&self, _from: u64, _to: u64) {}
 
     /// See the other module.
+    pub(crate) fn will_touch(&self, _from: u64, _to: u64) {}
+
+    /// See the other module.
     pub(crate) fn will_write_in_file(&self, _from: u64, _to: u64) {}
 
     /// There are no pages, here and below.

@@ -1,7 +1,6 @@
 //! Hints: what will be touched soon. None changes a byte.
 
 use super::Region;
-use crate::mapping::PAGE;
 use crate::prefetch::prefetch;
 
 impl Region {
@@ -33,11 +32,7 @@ impl Region {
     /// comes as soon without being asked for.
     #[inline]
     pub fn will_read_now(&self, offset: u64, len: u64) {
-        if self.reads_alone()
-            && offset / PAGE != offset.saturating_add(len).saturating_sub(1) / PAGE
-        {
-            self.will_read(offset, len);
-        }
+        self.mapping.will_touch(offset, offset.saturating_add(len));
     }
 
     /// Whether pages come from the disk one by one, so that [`will_read`](Region::will_read) has a use.

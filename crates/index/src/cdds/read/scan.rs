@@ -159,7 +159,7 @@ impl Room {
         let mut records = RecordPrefetcher::new(later, &mut self.window, forest.region());
         for (index, &record) in self.records.iter().enumerate().skip(first) {
             if let Some(records) = &mut records {
-                records.come_to_next(forest.region());
+                records.come_to(record, forest.region());
             }
             if let Some(later) = self.records.get(index + PREFETCHED) {
                 forest.region().prefetch(later.offset());

@@ -389,12 +389,12 @@ impl<I: Iterator<Item = Object> + Clone> LongEntries<'_, I> {
         element: &Element,
         visit: &mut Visit<'_>,
     ) -> Result<bool, Error> {
-        if element.record().is_some() {
+        if let Some(record) = element.record() {
             let region = leaf.region();
             let begin = || NearRecords::begin(self.all.clone(), region);
             self.near.get_or_insert_with(begin).come_to_next(region);
             if let Some(records) = &mut self.records {
-                records.come_to_next(region);
+                records.come_to(record, region);
             }
         }
         let value = leaf.read_entry(element, self.key)?;

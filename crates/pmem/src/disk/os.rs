@@ -186,6 +186,10 @@ impl DiskFile for OsFile {
 
     fn begin_writing(&self, offset: u64, len: u64) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
+        // Miri does not know the call.
+        if cfg!(miri) {
+            return;
+        }
         // Of libc, for want of it in rustix. Errors of writes stay for the sync: this call takes none of them away.
         // SAFETY: no memory of the process is concerned.
         let _ = unsafe {

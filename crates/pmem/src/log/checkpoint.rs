@@ -29,7 +29,7 @@ impl RedoLog {
         let result = self.checkpoint_locked(&mut work);
         // Records that go beside the log wait for this lock within their section.
         drop(work);
-        self.measure();
+        self.measure(0);
         if let Ok(through) = result {
             self.give_pages_back(through, was_short);
         }
@@ -136,15 +136,17 @@ impl RedoLog {
         let through = through.filter(|_| self.is_short(&self.lock()));
         let pages = || lines.chunk_by(|one, other| one.0 / PAGE == other.0 / PAGE);
         let mut next = pages();
-        for (count, lines) in pages().enumerate() {
+        for (count, page) in pages().enumerate() {
             let wanted = if count == 0 { PAGES_ASKED } else { 1 };
-            next.by_ref().take(wanted).for_each(|lines| self.ask_for_page(lines));
-            for (line, at) in lines {
+            next.by_ref().take(wanted).for_each(|page| self.ask_for_page(page));
+            for (line, at) in page {
                 runs.put(*line, &bytes[*at..*at + LINE as usize])?;
             }
             if runs.written() - drained >= DRAIN_AFTER {
                 self.pool.drain()?;
                 drained = runs.written();
+                // What else the process has may have grown much since the checkpoint began.
+                self.measure(size_of_val(lines) as u64);
                 // A sync that failed for another thread may have lost what was written here.
                 if let Some(through) = through.filter(|_| self.pool.failed() == failed) {
                     let end = runs.start() / PAGE * PAGE;

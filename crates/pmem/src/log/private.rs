@@ -47,8 +47,9 @@ const BATCH_SHARE: u64 = 4;
 const SORTED: u64 = 3;
 
 impl RedoLog {
-    /// Looks what the process has, and so how many private pages there may be.
-    pub(super) fn measure(&self) {
+    /// Looks what the process has, and so how many private pages there may be. Of what it has, `sorting` bytes are lines that
+    /// are sorted: they are always counted as many as there may be.
+    pub(super) fn measure(&self, sorting: u64) {
         if self.keeps_pages() {
             return;
         }
@@ -59,7 +60,7 @@ impl RedoLog {
         let Some((memory, used)) = used else {
             return;
         };
-        let beside = used.saturating_sub(state.pages.count() * PAGE);
+        let beside = used.saturating_sub(state.pages.count() * PAGE + sorting);
         let least = self.private_max / LEAST;
         let sorted = self.batch() / SORTED;
         state.private_limit = memory.saturating_sub(beside + sorted).clamp(least, self.private_max);

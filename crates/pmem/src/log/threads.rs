@@ -23,7 +23,7 @@ impl Threads {
         let mut threads = Threads::default();
         // Where it cannot be, the log goes without: most file systems do not need it.
         let _ = log.fill_ballast();
-        log.measure();
+        log.measure(0);
         log.check_fill(&mut log.lock());
         if log.background {
             let worker = log.clone();
@@ -83,7 +83,7 @@ impl RedoLog {
             if !state.want_checkpoint {
                 if state.want_measure {
                     drop(state);
-                    self.measure();
+                    self.measure(0);
                     state = self.lock();
                     continue;
                 }

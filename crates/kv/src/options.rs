@@ -106,7 +106,8 @@ impl Options {
     }
 
     /// Bytes that the redo log may have, in the `logged` domain; fewer than [`LOG_SIZE_MIN`] count as that. The log begins
-    /// with 1 MiB and grows with its use, up to twice the size of the store (16 MiB at least).
+    /// with 1 MiB and grows with its use, up to twice the size of the store and to a quarter of the
+    /// [memory](Options::memory) (16 MiB at least).
     pub fn log_size(mut self, bytes: u64) -> Options {
         self.pool.region.log_size = bytes.max(LOG_SIZE_MIN);
         self

@@ -321,6 +321,45 @@ fn a_log_is_as_large_as_its_operations_need() {
     remove(&path);
 }
 
+/// What lies in the system's memory of the log takes the place of pages of the pool.
+#[test]
+fn a_log_has_a_quarter_of_the_memory_and_one_operation_more_that_needs_it() {
+    for (memory, expected) in [(40 << 20, 16 << 20), (96 << 20, 24 << 20), (1 << 40, 32 << 20)] {
+        let path = pool(&format!("quarter{memory}"));
+        let options = RegionOptions {
+            log_size: 32 << 20,
+            memory: Some(memory),
+            ..options(SyncPolicy::Os)
+        };
+        let size = 32 << 20;
+        let region = Region::create(&path, size, &options, |_| Ok::<(), Error>(())).unwrap();
+        let mut written = 0;
+        for round in 1.. {
+            if written > 40 << 20 {
+                break;
+            }
+            let section = region.reserve(4096).unwrap();
+            for line in 0..4096 {
+                region.store(&region.words(HEADER_SIZE + line * 64, 1).unwrap()[0], round);
+            }
+            region.flush("test.put", HEADER_SIZE, 4096 * 64);
+            region.fence("test.fence");
+            drop(section);
+            written += 4096 * 64;
+        }
+        assert_eq!(region.report().log_capacity, expected, "of {memory} bytes");
+        drop(region);
+        // Before it has gone round, an operation gets what it needs: here 21 MiB.
+        let path = pool(&format!("needs{memory}"));
+        let region = Region::create(&path, size, &options, |_| Ok::<(), Error>(())).unwrap();
+        drop(region.reserve((21 << 20) / 4 / 192).unwrap());
+        assert!(region.report().log_capacity >= 21 << 20);
+        drop(region);
+        remove(&path);
+        remove(&pool(&format!("quarter{memory}")));
+    }
+}
+
 /// Zeroes are written only some way before the groups.
 #[test]
 fn a_store_of_which_little_is_written_has_a_log_of_which_little_is_written() {

@@ -70,7 +70,7 @@ impl RedoLog {
     /// Bytes of the ring after the next extension.
     fn extended(&self, state: &State) -> u64 {
         let pool = self.pool.len().unwrap_or_default();
-        let doubled = self.ring.capacity().saturating_mul(2).min(limit(self.log_size, pool));
+        let doubled = self.ring.capacity().saturating_mul(2).min(limit(self.log_size, pool, self.memory));
         doubled.max(state.wanted_capacity).next_multiple_of(LOG_HEADER_SIZE).min(self.log_size)
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Source<'a> {
     /// Bytes that a ring has at most, and that a new one begins with.
     pub(crate) log_size: u64,
     pub(crate) log_initial: u64,
+    /// Bytes that the process may have as its own.
+    pub(crate) memory: Option<u64>,
     /// Whether a thread of the log will write the zeroes of a new ring.
     pub(crate) zero_later: bool,
     /// Whether nothing is written.
@@ -171,7 +173,7 @@ fn resume(
     replay: &mut Replay,
 ) -> Option<Adopted> {
     let Found { mut header, ring } = found;
-    let (size, wanted) = (ring.capacity(), limit(source.log_size, pool_size));
+    let (size, wanted) = (ring.capacity(), limit(source.log_size, pool_size, source.memory));
     let free = size - replay.bytes;
     let can_extend = replay.end.position < size && size < wanted;
     let is_small = size < initial(source) || (!can_extend && size < wanted / SMALL_SHARE);

@@ -14,19 +14,25 @@ use crate::mapping::Mapping;
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
 /// What is long, and zeroes, are written in pieces of this many bytes.
 pub(super) const PIECE: usize = 256 << 10;
-/// A ring may have this many bytes, whatever the size of the pool.
+/// A ring may have this many bytes, whatever the size of the pool and of the memory.
 const LIMIT_MIN: u64 = 16 << 20;
 /// A ring has so many bytes at most for each of the pool.
 const POOL_SHARE: u64 = 2;
+/// A ring has one part in so many of the memory that the process may have: what lies in the system's memory of the log
+/// takes the place of pages of the pool.
+const MEMORY_SHARE: u64 = 4;
 
 /// Bytes of a ring that is to have `wanted`.
 pub(super) fn capacity(wanted: u64) -> u64 {
     wanted.max(CAPACITY_MIN).next_multiple_of(LOG_HEADER_SIZE)
 }
 
-/// Bytes of a ring of at most `log_size`, beside a pool of `pool_size` bytes.
-pub(super) fn limit(log_size: u64, pool_size: u64) -> u64 {
-    capacity(log_size.min(pool_size.saturating_mul(POOL_SHARE).max(LIMIT_MIN)))
+/// Bytes of a ring of at most `log_size`, beside a pool of `pool_size` bytes, in a process that may have so much `memory`, if that
+/// is known.
+pub(super) fn limit(log_size: u64, pool_size: u64, memory: Option<u64>) -> u64 {
+    let memory_part = memory.map_or(u64::MAX, |memory| memory / MEMORY_SHARE);
+    let part = pool_size.saturating_mul(POOL_SHARE).min(memory_part);
+    capacity(log_size.min(part.max(LIMIT_MIN)))
 }
 
 /// A file's ring.

@@ -40,6 +40,7 @@ impl Place<'_> {
             pool_path: self.path,
             log_size: self.options.log_size,
             log_initial: self.options.log_initial,
+            memory: self.options.own_memory(),
             zero_later: self.options.background,
             read_only: self.options.read_only,
         }

@@ -91,6 +91,8 @@ struct State {
     /// Threads that wait for a change.
     waiting: u32,
     writing: bool,
+    /// Where zeroes begin that a thread is writing.
+    zeroing: Option<u64>,
     syncing: bool,
     /// Why nothing more can be promised.
     poison: Option<String>,
@@ -246,6 +248,7 @@ impl RedoLog {
                 sections: 0,
                 waiting: 0,
                 writing: false,
+                zeroing: None,
                 syncing: false,
                 poison: None,
                 log_full: false,

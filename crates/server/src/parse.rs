@@ -167,6 +167,11 @@ impl Parser {
         input: &[u8],
         too_long: &str,
     ) -> Result<Option<Option<i64>>, ProtocolError> {
+        if let Some((number, size)) = short_length(&input[self.cursor..]) {
+            self.cursor += size;
+            self.scanned = self.cursor;
+            return Ok(Some(Some(number)));
+        }
         let from = self.scanned.max(self.cursor);
         let end = match input[from..].iter().position(|&byte| byte == b'\r') {
             Some(at) if from + at + 1 < input.len() => from + at,
@@ -260,6 +265,18 @@ impl Parser {
         self.announced = 0;
         self.scanned = 0;
         std::mem::take(&mut self.cursor)
+    }
+}
+
+/// The number of a whole line that has one digit or two behind its type, and the line's size: that of most.
+#[inline]
+fn short_length(line: &[u8]) -> Option<(i64, usize)> {
+    match *line {
+        [_, digit @ b'0'..=b'9', b'\r', _, ..] => Some((i64::from(digit - b'0'), 4)),
+        [_, tens @ b'1'..=b'9', digit @ b'0'..=b'9', b'\r', _, ..] => {
+            Some((i64::from(tens - b'0') * 10 + i64::from(digit - b'0'), 5))
+        }
+        _ => None,
     }
 }
 

@@ -55,7 +55,7 @@ impl RedoLog {
             used += size;
         }
         self.settle(&mut state, book, used);
-        if state.tail.len() >= WRITE_AT && !state.writing && state.poison.is_none() {
+        if state.tail.len() >= WRITE_AT && state.may_write() && state.poison.is_none() {
             // A failure is kept in the state, and reported by the next sync.
             let (unlocked, _) = self.write_out(state);
             state = unlocked;
@@ -150,6 +150,11 @@ impl RedoLog {
 }
 
 impl State {
+    /// Whether the tail can be written: no other thread writes groups, or zeroes where the tail goes.
+    pub(super) fn may_write(&self) -> bool {
+        !self.writing && self.zeroing.is_none_or(|from| self.end.position <= from)
+    }
+
     /// The lines that no thread overwrites beside the log just now; `None`: all. Such a line is one of a space that was given
     /// up: it may have the bytes half-way, and a checkpoint must not write these behind the thread.
     fn outside_overwritten(&self, lines: &[u64]) -> Option<Vec<u64>> {

@@ -70,7 +70,8 @@ impl RedoLog {
     /// Bytes of the ring after the next extension.
     fn extended(&self, state: &State) -> u64 {
         let pool = self.pool.len().unwrap_or_default();
-        let doubled = self.ring.capacity().saturating_mul(2).min(limit(self.log_size, pool, self.memory));
+        let doubled =
+            self.ring.capacity().saturating_mul(2).min(limit(self.log_size, pool, self.memory));
         doubled.max(state.wanted_capacity).next_multiple_of(LOG_HEADER_SIZE).min(self.log_size)
     }
 
@@ -129,10 +130,10 @@ impl RedoLog {
         let zeroes = (end / 2).clamp(ZEROES_MIN, ZEROES_MAX);
         let capacity = self.ring.capacity();
         let is_short = blank < capacity.min(end + zeroes / part);
-        is_short.then(|| (blank.max(state.written.position), capacity.min(end + zeroes)))
+        is_short.then(|| (blank.max(end), capacity.min(end + zeroes)))
     }
 
-    /// Writes some zeroes before the groups of a ring that is new.
+    /// Writes some zeroes before the groups of a ring that is new. Groups are written meanwhile, but none where the zeroes go.
     pub(super) fn zero_blank<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -142,19 +143,16 @@ impl RedoLog {
             state.want_zeroes = false;
             return state;
         };
-        if state.writing {
-            return self.wait(state);
-        }
         let to = to.min(from + PIECE as u64);
         if from >= to {
             (state.blank, state.want_zeroes) = (None, false);
             return state;
         }
-        state.writing = true;
+        state.zeroing = Some(from);
         drop(state);
         let result = self.ring.write("log.zero_blank", &vec![0; (to - from) as usize], from);
         let mut state = self.lock();
-        state.writing = false;
+        state.zeroing = None;
         // There were no groups in the way of a failure; the next write of one meets it again.
         let is_left = result.is_ok() && (to < self.ring.capacity() || state.can_extend);
         state.blank = is_left.then_some(to);

@@ -176,7 +176,7 @@ impl RedoLog {
         &'s self,
         mut state: MutexGuard<'s, State>,
     ) -> Result<MutexGuard<'s, State>, Error> {
-        if state.writing {
+        if !state.may_write() {
             return Ok(self.wait(state));
         }
         if !state.tail.is_empty() {

@@ -28,7 +28,7 @@ impl RedoLog {
             if state.written.sequence >= target {
                 return Ok(state);
             }
-            if state.writing {
+            if !state.may_write() {
                 state = self.wait(state);
                 continue;
             }
@@ -92,7 +92,7 @@ impl RedoLog {
         log.and(pool.map_err(|e| format!("pool.extent_sync: {e}")))
     }
 
-    /// Writes the tail. No other thread is writing. A disk that is full in spite of the [ballast](super::ballast) leaves the
+    /// Writes the tail. No other thread is writing [in its way](State::may_write). A disk that is full in spite of the [ballast](super::ballast) leaves the
     /// tail for another try; any other failure poisons.
     pub(super) fn write_out<'s>(
         &'s self,

@@ -90,10 +90,7 @@ struct State {
     sections: u64,
     /// Threads that wait for a change.
     waiting: u32,
-    writing: bool,
-    /// Where zeroes begin that a thread is writing.
-    zeroing: Option<u64>,
-    syncing: bool,
+    under_way: UnderWay,
     /// Why nothing more can be promised.
     poison: Option<String>,
     /// A write of the log found the disk full: nothing is lost, and no section begins until there is room again.
@@ -125,6 +122,15 @@ struct State {
     overwritten: Vec<(u64, u64)>,
     /// Extents wait for a sync, and no thread asks for one.
     want_sync: bool,
+}
+
+/// What threads do with the log's file just now.
+#[derive(Debug, Default)]
+struct UnderWay {
+    writing: bool,
+    syncing: bool,
+    /// Where the zeroes begin that are being written.
+    zeroes: Option<u64>,
 }
 
 /// Why a checkpoint failed. It will be tried again.
@@ -247,9 +253,7 @@ impl RedoLog {
                 held: 0,
                 sections: 0,
                 waiting: 0,
-                writing: false,
-                zeroing: None,
-                syncing: false,
+                under_way: UnderWay::default(),
                 poison: None,
                 log_full: false,
                 given_up: 0,

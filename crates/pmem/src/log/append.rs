@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::group::{GROUP_MAX, encode, group_size};
 use super::voids::Voids;
-use super::{RedoLog, State};
+use super::{RedoLog, State, UnderWay};
 use crate::extent::{Extent, Freed, Room, WrittenExtent};
 use crate::mapping::{Mapping, PAGE};
 use crate::notes::NoteBook;
@@ -152,7 +152,8 @@ impl RedoLog {
 impl State {
     /// Whether the tail can be written: no other thread writes groups, or zeroes where the tail goes.
     pub(super) fn may_write(&self) -> bool {
-        !self.writing && self.zeroing.is_none_or(|from| self.end.position <= from)
+        let UnderWay { writing, zeroes, .. } = self.under_way;
+        !writing && zeroes.is_none_or(|from| self.end.position <= from)
     }
 
     /// The lines that no thread overwrites beside the log just now; `None`: all. Such a line is one of a space that was given

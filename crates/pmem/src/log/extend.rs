@@ -148,11 +148,11 @@ impl RedoLog {
             (state.blank, state.want_zeroes) = (None, false);
             return state;
         }
-        state.zeroing = Some(from);
+        state.under_way.zeroes = Some(from);
         drop(state);
         let result = self.ring.write("log.zero_blank", &vec![0; (to - from) as usize], from);
         let mut state = self.lock();
-        state.zeroing = None;
+        state.under_way.zeroes = None;
         // There were no groups in the way of a failure; the next write of one meets it again.
         let is_left = result.is_ok() && (to < self.ring.capacity() || state.can_extend);
         state.blank = is_left.then_some(to);

@@ -47,11 +47,11 @@ impl RedoLog {
             if state.durable.sequence >= target {
                 return Ok(());
             }
-            if state.syncing {
+            if state.under_way.syncing {
                 state = self.wait(state);
                 continue;
             }
-            state.syncing = true;
+            state.under_way.syncing = true;
             let (written, durable) = (state.written, state.durable);
             let (claim, extents) = state.beside.begin_sync(durable.sequence - 1);
             drop(state);
@@ -59,7 +59,7 @@ impl RedoLog {
             // Behind the sync: a reader of the count may rely on it.
             self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
-            state.syncing = false;
+            state.under_way.syncing = false;
             match result {
                 Ok(()) => {
                     state.durable = written;
@@ -98,7 +98,7 @@ impl RedoLog {
         &'s self,
         mut state: MutexGuard<'s, State>,
     ) -> (MutexGuard<'s, State>, Result<(), Error>) {
-        state.writing = true;
+        state.under_way.writing = true;
         let spare = mem::take(&mut state.spare);
         let mut bytes = mem::replace(&mut state.tail, spare);
         let (from, to) = (state.written, state.end);
@@ -110,7 +110,7 @@ impl RedoLog {
         });
         self.totals.log_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut state = self.lock();
-        state.writing = false;
+        state.under_way.writing = false;
         let result = match result {
             Ok(()) => {
                 state.written = to;

@@ -79,7 +79,6 @@ mod tests;
 mod upkeep;
 
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tembo_pool::{Object, Pool};
@@ -109,8 +108,6 @@ pub struct NvTree {
     /// Held by a mark, by a merge, which must not carry elements to where the mark was, and by the thread that
     /// writes the hint, which must not name a leaf that a merge unlinks.
     structure: Mutex<()>,
-    /// Whether the last value that was read is too long for a [`ValueRoom`]: then a reader pins its version at once.
-    reads_long: AtomicBool,
 }
 
 impl NvTree {
@@ -218,11 +215,7 @@ impl NvTree {
             return damaged(cell_object.offset(), wanted);
         };
         forest.agree(records, cell_object)?;
-        Ok(NvTree {
-            leaves: Leaves::new(forest, cell_object, sorted),
-            structure: Mutex::new(()),
-            reads_long: AtomicBool::new(false),
-        })
+        Ok(NvTree { leaves: Leaves::new(forest, cell_object, sorted), structure: Mutex::new(()) })
     }
 
     /// How many leaves the hint on media names; `None`: there is no hint, or one that was torn or
@@ -263,17 +256,13 @@ impl NvTree {
         version: u64,
         room: &'r mut ValueRoom,
     ) -> Option<Option<Value<'r>>> {
-        if self.reads_long.load(Ordering::Relaxed) {
-            return None;
-        }
         if key.len() > 8 {
-            let room = (room, &self.reads_long);
             return read::copy_long::<SCATTERED>(&self.leaves, key, version, room);
         }
         let (wanted, mut reached) = (Wanted::new(key), None);
         match fast::get_fast::<SCATTERED>(&self.leaves, wanted, version, &mut reached) {
             Some(value) => Some(value),
-            None => read::copy_newest(&reached?, wanted, version, (room, &self.reads_long)),
+            None => read::copy_newest(&reached?, wanted, version, room),
         }
     }
 
@@ -292,16 +281,10 @@ impl NvTree {
         } else {
             fast::get_fast::<SCATTERED>(&self.leaves, wanted, view.version, &mut reached)
         };
-        let found = match found {
-            Some(value) => value,
-            None => read::lookup(&self.leaves, wanted, reached, view)?,
-        };
-        if self.reads_long.load(Ordering::Relaxed)
-            && found.is_some_and(|value| value.len() <= ValueRoom::LEN)
-        {
-            self.reads_long.store(false, Ordering::Relaxed);
+        match found {
+            Some(value) => Ok(value),
+            None => read::lookup(&self.leaves, wanted, reached, view),
         }
-        Ok(found)
     }
 
     /// As [`VersionedIndex::get_many`]; `SCATTERED`: of a tree that is sorted by hash, and so of scattered keys.

@@ -387,12 +387,13 @@ impl Store {
         key: &[u8],
         read: impl FnOnce(Option<Value<'_>>) -> T,
     ) -> Result<T, Error> {
-        if self.handle.shared.kind() == IndexKind::Cdds {
-            // Its readers find the tree of their version.
+        let shared = &self.handle.shared;
+        // Readers of a CDDS B-Tree find the tree of their version.
+        if shared.kind() == IndexKind::Cdds || shared.versions.long_reads.expects(keyspace) {
             return self.get_pinned(keyspace, key, read);
         }
         let mut room = ValueRoom::new();
-        match self.handle.shared.get_unpinned(keyspace, key, &mut room) {
+        match shared.get_unpinned(keyspace, key, &mut room) {
             Some(value) => Ok(read(value)),
             None => self.get_pinned(keyspace, key, read),
         }
@@ -447,11 +448,13 @@ impl Store {
         key: &[u8],
         read: impl FnOnce(Option<Value<'_>>) -> T,
     ) -> Result<T, Error> {
-        let reading = self.handle.shared.begin_reading();
-        match reading {
-            Some(reading) => Ok(read(reading.get(keyspace, key)?)),
-            None => Ok(read(self.snapshot()?.get(keyspace, key)?)),
-        }
+        let shared = &self.handle.shared;
+        let Some(reading) = shared.begin_reading() else {
+            return Ok(read(self.snapshot()?.get(keyspace, key)?));
+        };
+        let value = reading.get(keyspace, key)?;
+        shared.versions.long_reads.note(keyspace, value.as_ref());
+        Ok(read(value))
     }
 
     /// The keys and values of a range in the visible version, in order, from either end. Of everything:

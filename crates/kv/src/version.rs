@@ -9,6 +9,7 @@
 //!                           Retained: the versions that are needed
 //! ```
 
+mod long_reads;
 mod names;
 mod past;
 mod pins;
@@ -30,6 +31,8 @@ use tembo_index::Clock;
 use tembo_pmem::Region;
 use tembo_pmem::thread::{Apart, EventCount};
 
+use long_reads::LongReads;
+
 use crate::{Durability, Error};
 
 /// The versions of a store.
@@ -37,6 +40,7 @@ pub(crate) struct Versions {
     /// Draws them.
     pub(crate) clock: Clock,
     pub(crate) pins: Pins,
+    pub(crate) long_reads: LongReads,
     /// In the `logged` domain: every version up to it is synced.
     durable: AtomicU64,
     /// In that domain: wakes those that wait for what is durable.
@@ -52,6 +56,7 @@ impl Versions {
         Versions {
             clock: Clock::new(visible),
             pins: Pins::new(visible),
+            long_reads: LongReads::default(),
             durable: AtomicU64::new(visible),
             synced: EventCount::default(),
             is_logged,

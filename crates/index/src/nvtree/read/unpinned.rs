@@ -9,8 +9,6 @@
 //! lengths are compared with those of the object, and an error is none. What was there at the opening and was not verified
 //! is left to readers with a pin.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::nvtree::format::LINE_SIZE;
 use crate::nvtree::leaf::{Slots, place_of, print, read_of};
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
@@ -24,23 +22,22 @@ pub(crate) fn copy_long<'r, const SCATTERED: bool>(
     leaves: &Leaves,
     key: &[u8],
     version: u64,
-    (room, reads_long): (&'r mut ValueRoom, &AtomicBool),
+    room: &'r mut ValueRoom,
 ) -> Option<Option<Value<'r>>> {
     let wanted = Wanted::new(key);
     let reached = leaves.leaf_fast::<SCATTERED>(wanted)?;
-    copy(reached, wanted, version, (room, reads_long))
+    copy(reached, wanted, version, room)
 }
 
-/// The newest value of the key in the leaf that was reached, if a version sees all of the leaf; `None`: it takes a pin. A value
-/// for which there is no room is noted, so that the next reader does not search twice.
+/// The newest value of the key in the leaf that was reached, if a version sees all of the leaf; `None`: it takes a pin.
 #[inline(never)]
 pub(crate) fn copy_newest<'r>(
     reached: &Reached<'_>,
     wanted: Wanted<'_>,
     version: u64,
-    (room, reads_long): (&'r mut ValueRoom, &AtomicBool),
+    room: &'r mut ValueRoom,
 ) -> Option<Option<Value<'r>>> {
-    copy(*reached, wanted, version, (room, reads_long))
+    copy(*reached, wanted, version, room)
 }
 
 #[inline(always)]
@@ -48,7 +45,7 @@ fn copy<'r>(
     Reached { leaf, lines, moment }: Reached<'_>,
     wanted: Wanted<'_>,
     version: u64,
-    (room, reads_long): (&'r mut ValueRoom, &AtomicBool),
+    room: &'r mut ValueRoom,
 ) -> Option<Option<Value<'r>>> {
     if leaf.side.newest() > version {
         return None;
@@ -87,10 +84,6 @@ fn copy<'r>(
             leaf.value(&element).ok()?
         }
     };
-    let found = value.copied(room);
-    if found.is_none() {
-        reads_long.store(true, Ordering::Relaxed);
-        return None;
-    }
-    leaf.side.still(moment).then_some(found)
+    let found = value.copied(room)?;
+    leaf.side.still(moment).then_some(Some(found))
 }

@@ -7,6 +7,8 @@ median of the rounds' own ratios with the least and the greatest. More than 1: n
 
     scripts/bench/old_new.py --old 'old/tembo-lab bench' --new 'target/release/tembo-lab bench' --rounds 12 --processor 0
 
+`--transactions N` looks instead at N quick rounds of `bench transactions`, in commits a second.
+
 One row can be looked at more closely: `--keys 0 --records 2048:20000 --rounds 40` runs only `bench records`, with records of 2,048 bytes.
 """
 
@@ -16,6 +18,7 @@ import os
 import platform
 import statistics
 import subprocess
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -40,6 +43,7 @@ def arguments():
     parser.add_argument("--keys", type=int, default=KEYS, help="of 8 bytes in each index; 0: none")
     parser.add_argument("--records", type=size_and_count, action="append", metavar="BYTES:COUNT",
                         help=f"bytes of a value and how many records; may be given again; default: {RECORDS}")
+    parser.add_argument("--transactions", type=int, metavar="ROUNDS", help="quick rounds of `bench transactions`, and nothing else")
     parser.add_argument("--processor", help="on which both run; any unless given")
     parser.add_argument("--out", default=os.path.join(ROOT, "target/bench"))
     return parser.parse_args()
@@ -67,6 +71,22 @@ def measure(args, command, seed):
         for cell in found:
             rows[f"{size} B", cell["index"], cell["operation"]] = cell["cpu_kops"]
     return rows
+
+
+def measure_transactions(command, seed):
+    """Commits a second by row: keys of a transaction, kind and threads, where."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["transactions", "--quick", "--rounds", "1", "--seed", str(seed), "--out", folder]
+        done = subprocess.run([*command.split(), *words], capture_output=True, text=True)
+        # It ends with an error where few rounds say nothing of a claim; the figures are there all the same.
+        try:
+            with open(os.path.join(folder, "results.json")) as file:
+                found = json.load(file)
+        except OSError:
+            raise SystemExit(f"{command} transactions: {done.stderr}") from None
+    charts = [chart for finding in found["findings"] for chart in finding["charts"] if chart["title"] == "In memory"]
+    return {(f"{point['at']} keys", one["name"], "commit"): point["value"]["median"]
+            for chart in charts for one in chart["series"] for point in one["points"]}
 
 
 def ratios(old, new):
@@ -97,15 +117,19 @@ def report(rows, head):
 def main():
     args = arguments()
     rows = {}
-    for number in range(1, args.rounds + 1):
+    rounds = args.transactions or args.rounds
+    for number in range(1, rounds + 1):
         order = [(0, args.old), (1, args.new)]
         for which, command in order if number % 2 else reversed(order):
-            for row, figure in measure(args, command, number).items():
+            found = measure_transactions(command, number) if args.transactions else measure(args, command, number)
+            for row, figure in found.items():
                 rows.setdefault(row, ([], []))[which].append(figure)
-        print(f"round {number} of {args.rounds}", flush=True)
+        print(f"round {number} of {rounds}", flush=True)
     data = [f"{args.keys:,} keys of 8 bytes"] if args.keys else []
     data += [f"{count:,} records of {size} B" for size, count in args.records or RECORDS]
-    head = (f"scripts/bench/old_new.py: {args.rounds} interleaved rounds, {' and '.join(data)}; {platform.machine()}, "
+    if args.transactions:
+        data = ["transactions in memory, quick"]
+    head = (f"scripts/bench/old_new.py: {rounds} interleaved rounds, {' and '.join(data)}; {platform.machine()}, "
             f"load {os.getloadavg()[0]:.1f}; {time.strftime('%Y-%m-%d')}")
     text = report(rows, head)
     os.makedirs(args.out, exist_ok=True)

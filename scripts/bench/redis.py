@@ -11,6 +11,8 @@ that counting costs nothing, the fdatasyncs of both.
     scripts/bench/redis.py                      everything, half an hour
     scripts/bench/redis.py --quick              a look, a few minutes
     scripts/bench/redis.py --places disk --sizes 3 --pipelines 1
+    scripts/bench/redis.py --old OTHER/tembo --warm 300000
+                                                two programs of Tembo, and no Redis: what a change costs
 """
 
 import argparse
@@ -32,16 +34,19 @@ APPEND = ["--appendonly", "yes", "--appendfsync"]
 
 
 def rivals(place, args):
-    """Name, kind, options; the first is the one that the others are compared with."""
+    """Name, program, options; the first is the one that the others are compared with."""
+    tembo = {"memory": ["--domain", "flush"], "disk": ["--domain", "logged", "--sync", "always"]}[place]
+    if args.old:
+        return [("tembo", "tembo", tembo), ("old", "old", tembo)]
     if place == "memory":
         return [
-            ("tembo flush", "tembo", ["--domain", "flush"]),
+            ("tembo flush", "tembo", tembo),
             ("redis no", "redis", ["--appendonly", "no"]),
             ("redis everysec", "redis", [*APPEND, "everysec"]),
             ("redis always", "redis", [*APPEND, "always"]),
         ]
     return [
-        ("tembo logged always", "tembo", ["--domain", "logged", "--sync", "always"]),
+        ("tembo logged always", "tembo", tembo),
         ("redis always", "redis", [*APPEND, "always"]),
     ]
 
@@ -52,6 +57,8 @@ def arguments():
     bundled = os.path.join(ROOT, "target/bin/redis-server")
     found = bundled if os.path.exists(bundled) else shutil.which("redis-server")
     parser.add_argument("--redis", default=found)
+    parser.add_argument("--old", help="another program of Tembo, to stand in Redis's place")
+    parser.add_argument("--warm", type=int, default=0, help="SETs, 16 in a pipeline, before each load: a log that has grown")
     parser.add_argument("--places", default="memory,disk")
     parser.add_argument("--disk", default=os.path.join(ROOT, "target"), help="a folder on a disk")
     parser.add_argument("--memory", default="/dev/shm")
@@ -74,9 +81,16 @@ def arguments():
 
 
 def serve(rival, place, args):
-    _, kind, options = rival
+    _, program, options = rival
     folder = args.memory if place == "memory" else args.disk
-    return Server(kind, args.tembo if kind == "tembo" else args.redis, folder, options)
+    path = {"tembo": args.tembo, "old": args.old, "redis": args.redis}[program]
+    return Server("redis" if program == "redis" else "tembo", path, folder, options)
+
+
+def warm(port, size, args):
+    if args.warm:
+        command = ["redis-benchmark", "-p", port, "-n", args.warm, "-r", args.keys, "-c", args.clients, "-d", size, "-P", 16, "-t", "set", "-q"]
+        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 
 
 def load(port, size, pipeline, requests, args):
@@ -107,9 +121,11 @@ def measure(args):
     ]
     for number in range(args.rounds):
         for place, size, pipeline in loads:
-            for rival in rivals(place, args):
+            order = rivals(place, args)
+            for rival in order if number % 2 == 0 else reversed(order):
                 with serve(rival, place, args) as server:
                     server.start().close()
+                    warm(server.port, size, args)
                     found = load(server.port, size, pipeline, args.requests, args)
                 for test, result in found.items():
                     key = (place, size, pipeline, test, rival[0])
@@ -150,8 +166,9 @@ def count_syncs(args, size, pipeline):
 
 
 def report(figures, syncs, args):
+    before = f"after {args.warm} SETs; " if args.warm else ""
     lines = [
-        f"redis-benchmark -r {args.keys} -n {args.requests} -c {args.clients}; "
+        f"redis-benchmark -r {args.keys} -n {args.requests} -c {args.clients}; {before}"
         f"medians of {args.rounds} interleaved rounds; {platform.machine()}, {os.cpu_count()} cores; "
         f"{time.strftime('%Y-%m-%d')}",
         "",
@@ -197,7 +214,7 @@ def main():
     args = arguments()
     figures = measure(args)
     syncs = []
-    if "disk" in args.places.split(","):
+    if "disk" in args.places.split(",") and not args.old:
         for pipeline in args.pipelines.split(","):
             syncs.append(count_syncs(args, int(args.sizes.split(",")[0]), int(pipeline)))
     report(figures, syncs, args)

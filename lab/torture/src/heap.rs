@@ -87,7 +87,7 @@ pub(crate) enum Op {
     Move,
 }
 
-fn elsewhere<R: Send>(run: impl FnOnce() -> R + Send) -> Result<R, String> {
+pub(crate) fn elsewhere<R: Send>(run: impl FnOnce() -> R + Send) -> Result<R, String> {
     std::thread::scope(|scope| scope.spawn(run).join().map_err(|_| "a panic".to_owned()))
 }
 

@@ -8,6 +8,7 @@ use tembo_pool::{Geometry, Pool};
 use tembo_sim::Random;
 
 use super::kinds::kinds;
+use crate::heap::elsewhere;
 use crate::judge::{expect, text};
 use crate::kv::{self, Kv};
 use crate::pooled::{expect_accounted, formatted_of};
@@ -23,6 +24,8 @@ pub(crate) struct Shared;
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Store(kv::Op),
+    /// By another thread: what it has not flushed itself was made durable before.
+    StoreElsewhere(kv::Op),
     Heap(toys::Op),
 }
 
@@ -87,6 +90,9 @@ impl Subject for Shared {
         let mut next = state.clone();
         match op {
             Op::Store(op) => next.store = KV.run(&mut live.store, &state.store, op, serial)?,
+            Op::StoreElsewhere(op) => {
+                next.store = elsewhere(|| KV.run(&mut live.store, &state.store, op, serial))??;
+            }
             Op::Heap(op) => next.heap = toys::run(&live.list, &state.heap, op, serial)?,
         }
         Ok(next)
@@ -166,6 +172,10 @@ impl Subject for Shared {
         let lost = (0..4).map(|key| store(kv::Op::Put(key, 10)));
         let lost = [heap(toys::Op::Lose(1))].into_iter().chain(lost);
         list.push(Script::new("lost", 2, lost.collect()));
+        // The same, by other threads than the one that has swept. It has settled the store before, which fences, too.
+        let taken = (0..4).map(|key| Op::StoreElsewhere(kv::Op::Put(key, 10)));
+        let lost = [heap(toys::Op::Sweep), heap(toys::Op::Lose(1))].into_iter().chain(taken);
+        list.push(Script::new("lost-elsewhere", 2, lost.collect()));
         // The heap sweeps first what the store has left in flight, and the other way round.
         let in_flight = store(kv::Op::Tx(vec![(1, Some(9)), (6, Some(90)), (2, None)]));
         let leads = vec![(vec![in_flight], Some("kv.commit.word"))];

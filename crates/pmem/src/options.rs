@@ -24,7 +24,7 @@ pub struct RegionOptions {
     pub log_size: u64,
     /// Bytes that a new redo log begins with, if that is less: it is extended when they are used, up to twice the size of
     /// the pool and to a quarter of [`memory`](RegionOptions::memory) (16 MiB at least), before it goes round. One operation that
-    /// needs more is given it.
+    /// needs more until then is given it.
     pub log_initial: u64,
     /// Watches the region.
     pub observer: Option<Arc<dyn Observer>>,

@@ -13,7 +13,7 @@ use tembo_sim::Random;
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, formatted_of};
 use crate::stacked::{Found, Stacked, is_missing};
-use crate::subject::{Script, Subject};
+use crate::subject::{Script, Subject, elsewhere};
 
 use content::{Content, WIDE};
 
@@ -85,10 +85,6 @@ pub(crate) enum Op {
     Compact,
     /// One such part: what follows changes the heap while it is compacted.
     Move,
-}
-
-pub(crate) fn elsewhere<R: Send>(run: impl FnOnce() -> R + Send) -> Result<R, String> {
-    std::thread::scope(|scope| scope.spawn(run).join().map_err(|_| "a panic".to_owned()))
 }
 
 /// What an operation comes to: that it was done, or that there was no room.

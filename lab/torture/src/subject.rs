@@ -94,3 +94,8 @@ impl<Op> Script<Op> {
         Script { name: name.into(), start, leads: Vec::new(), ops, first: 0, recovers_each: false }
     }
 }
+
+/// Does something by another thread, and waits for it: what it builds on was made durable by others.
+pub(crate) fn elsewhere<R: Send>(run: impl FnOnce() -> R + Send) -> Result<R, String> {
+    std::thread::scope(|scope| scope.spawn(run).join().map_err(|_| "a panic".to_owned()))
+}

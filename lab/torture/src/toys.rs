@@ -12,7 +12,7 @@ use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, formatted_of};
-use crate::subject::{Script, Subject};
+use crate::subject::{Script, Subject, elsewhere};
 
 pub(crate) use list::{Content, List};
 pub(crate) use tenant::{add, beside, kinds, open};
@@ -83,7 +83,7 @@ pub(crate) fn run(
     let there = |one: usize, two: usize| Some((at(one)?, at(two)?));
     let is_done = match *op {
         Op::Push(is_front) => list.push(is_front, serial)?,
-        Op::PushElsewhere(is_front) => elsewhere(|| list.push(is_front, serial))?,
+        Op::PushElsewhere(is_front) => elsewhere(|| list.push(is_front, serial))??,
         Op::Remove(index) => at(index).map_or(Ok(false), |index| list.remove(index))?,
         Op::Share(to, from) => there(to, from).map_or(Ok(false), |(a, b)| list.share(a, b))?,
         Op::Swap(one, two) => there(one, two).map_or(Ok(false), |(a, b)| list.swap(a, b))?,
@@ -92,7 +92,7 @@ pub(crate) fn run(
         }
         Op::Clear => list.clear()?,
         Op::Label => list.label_later(serial)?,
-        Op::LabelElsewhere => elsewhere(|| list.label(serial))?,
+        Op::LabelElsewhere => elsewhere(|| list.label(serial))??,
         Op::LabelByWords => list.label_by_words(serial)?,
         Op::Lose(index) => at(index).map_or(Ok(false), |index| list.lose(index, serial))?,
         Op::Abort(index) => list.abort(index).map(|()| false)?,
@@ -104,10 +104,6 @@ pub(crate) fn run(
         next.apply(op, serial);
     }
     Ok(next)
-}
-
-fn elsewhere(run: impl Fn() -> Result<bool, String> + Sync) -> Result<bool, String> {
-    std::thread::scope(|scope| scope.spawn(&run).join().map_err(|_| "a panic".to_owned()))?
 }
 
 /// Any operation.

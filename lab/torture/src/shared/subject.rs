@@ -8,11 +8,10 @@ use tembo_pool::{Geometry, Pool};
 use tembo_sim::Random;
 
 use super::kinds::kinds;
-use crate::heap::elsewhere;
 use crate::judge::{expect, text};
 use crate::kv::{self, Kv};
 use crate::pooled::{expect_accounted, formatted_of};
-use crate::subject::{Script, Subject};
+use crate::subject::{Script, Subject, elsewhere};
 use crate::toys::{self, Content, List, Toys};
 
 const KV: Kv = Kv(IndexKind::Nvtree);

@@ -5,7 +5,7 @@ Rounds are interleaved: in each, every contender does every load once, and ratio
 absolute figures are the machine's. On disk Tembo's pool is `logged`, in memory (/dev/shm) `flush`. Python's own part of a
 statement, some microseconds, is the same for all.
 
-    cargo build --release -p tembo-sqlite -p tembo-cli
+    cargo build --release -p tembo-sqlite-extension -p tembo-cli
     scripts/bench/sqlite.py                      everything, with a large database of 1 GB: about an hour
     scripts/bench/sqlite.py --quick              a look, a few minutes
     scripts/bench/sqlite.py --places disk --parts commits,bytes
@@ -67,7 +67,7 @@ def arguments():
     if unknown := set(args.parts) - set(PARTS) | set(args.places) - {"disk", "memory"}:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     if not os.path.exists(args.extension):
-        sys.exit(f"there is no {args.extension}: cargo build --release -p tembo-sqlite")
+        sys.exit(f"there is no {args.extension}: cargo build --release -p tembo-sqlite-extension")
     return args
 
 

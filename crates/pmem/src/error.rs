@@ -200,13 +200,17 @@ pub enum Error {
 impl Error {
     /// Wraps an answer of the operating system; a full disk becomes its own error.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
-        match source.kind() {
-            io::ErrorKind::StorageFull
-            | io::ErrorKind::QuotaExceeded
-            | io::ErrorKind::FileTooLarge => Error::DiskFull { path: path.to_owned() },
-            _ => Error::Io { action, path: path.to_owned(), source },
+        match is_full(&source) {
+            true => Error::DiskFull { path: path.to_owned() },
+            false => Error::Io { action, path: path.to_owned(), source },
         }
     }
+}
+
+/// Whether there is no room: on the disk, by a quota, or in a file of that size.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 fn holder(pid: Option<u32>) -> String {

@@ -166,6 +166,16 @@ pub(crate) const LOG_MUST: u64 = LOG_EXTENTS_CHECKED | LOG_XXH3 | LOG_RUNS;
 /// Bytes of a log file before its ring.
 pub(crate) const LOG_HEADER_SIZE: u64 = 4096;
 
+/// Bytes of a block of the log that is written past the system's cache: a page, which all disks take.
+pub(crate) const BLOCK: u64 = 4096;
+
+/// A block in memory, at an address that the disk can take it from.
+#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(4096))]
+pub(crate) struct Block([u8; BLOCK as usize]);
+
+const _: () = assert!(align_of::<Block>() as u64 == BLOCK && LOG_HEADER_SIZE.is_multiple_of(BLOCK));
+
 /// One of the two headers of a redo log.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

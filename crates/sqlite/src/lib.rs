@@ -1,6 +1,6 @@
 //! SQLite's databases in a Tembo pool: a VFS, named `tembo`, that needs no journal.
 //!
-//! The library is a loadable extension, for programs as they are: Debian's `sqlite3`, Python, anything that loads extensions.
+//! Package `tembo-sqlite-extension` makes it a loadable extension, for programs as they are: Debian's `sqlite3`, Python, anything that loads extensions.
 //!
 //! ```text
 //! $ sqlite3

@@ -112,6 +112,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "log.vouch_sync", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.vouch_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.write", kind: StepKind::Disk, room: "pmem" },
+    Step { name: "log.write_blocks", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.zero_blank", kind: StepKind::Disk, room: "pmem" },
     Step { name: "nvtree.block.fence", kind: StepKind::Fence, room: "index" },
     Step { name: "nvtree.block.write", kind: StepKind::Flush, room: "index" },

@@ -32,7 +32,7 @@ pub(super) struct Programs {
 /// Builds the extension for a release; where it is.
 pub(super) fn build_extension(root: &Path) -> anyhow::Result<PathBuf> {
     let mut build = Command::new("cargo");
-    build.args(["build", "--release", "--package", "tembo-sqlite"]).current_dir(root);
+    build.args(["build", "--release", "--package", "tembo-sqlite-extension"]).current_dir(root);
     step("build", &mut build)?;
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);

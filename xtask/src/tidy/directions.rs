@@ -21,6 +21,7 @@ const MAY_IMPORT: &[(&str, Option<&[&str]>)] = &[
     ("crates/fs", Some(&["kv"])),
     ("crates/fs-fuse", Some(&["fs", "kv"])),
     ("crates/sqlite", Some(&["array", "kv"])),
+    ("crates/sqlite-extension", Some(&["sqlite", "kv"])),
     ("crates/nbd", Some(&["array", "kv"])),
     ("crates/server", Some(&["kv"])),
     ("crates/cluster", Some(&["kv"])),

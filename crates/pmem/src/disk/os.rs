@@ -4,12 +4,12 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
-use rustix::io::{Errno, pwritev, retry_on_intr};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, major, minor, seek};
+use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2, retry_on_intr};
 
 use super::{Disk, DiskFile};
 
@@ -25,6 +25,8 @@ pub struct OsDisk;
 
 struct OsFile {
     file: File,
+    /// The same file, written past the system's cache; `None` where it cannot be.
+    direct: OnceLock<Option<File>>,
 }
 
 impl Disk for OsDisk {
@@ -54,7 +56,7 @@ impl Disk for OsDisk {
         if !try_lock(&file)? || fs::metadata(path)?.ino() != file.metadata()?.ino() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(Arc::new(OsFile { file }))
+        Ok(Arc::new(OsFile::new(file)))
     }
 
     fn link(&self, _step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
@@ -100,7 +102,7 @@ fn open(options: &OpenOptions, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    Ok(Arc::new(OsFile { file }))
+    Ok(Arc::new(OsFile::new(file)))
 }
 
 /// Hash keys of the standard library are random per process.
@@ -133,6 +135,21 @@ fn is_locked(tried: Result<(), TryLockError>) -> io::Result<bool> {
 }
 
 impl OsFile {
+    fn new(file: File) -> OsFile {
+        OsFile { file, direct: OnceLock::new() }
+    }
+
+    fn direct(&self) -> Option<&File> {
+        let open = || {
+            // Opened by the descriptor: the name may be another file's.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let flags = OFlags::DIRECT.bits() as i32;
+            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()
+        };
+        // Miri does not know such files.
+        if cfg!(miri) { None } else { self.direct.get_or_init(open).as_ref() }
+    }
+
     fn write_zeroes(&self, from: u64, to: u64) -> io::Result<()> {
         let zeroes = vec![0; ZERO_PIECE as usize];
         let mut at = from;
@@ -180,6 +197,38 @@ impl DiskFile for OsFile {
             }
             offset += written as u64;
             IoSlice::advance_slices(&mut left, written);
+        }
+        Ok(())
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct().is_some()
+    }
+
+    fn write_durably(
+        &self,
+        _write_step: &'static str,
+        _sync_step: &'static str,
+        bytes: &[u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        while let Some(file) = self.direct()
+            && done < bytes.len()
+        {
+            let parts = [IoSlice::new(&bytes[done..])];
+            let write = || pwritev2(file, &parts, offset + done as u64, ReadWriteFlags::DSYNC);
+            match retry_on_intr(write) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => done += written,
+                // There are file systems that open such a file and refuse each write, and systems without the flag.
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if done < bytes.len() {
+            self.file.write_all_at(&bytes[done..], offset + done as u64)?;
+            self.file.sync_data()?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::DiskFile;
+use crate::error::is_full;
 
 /// A file, the number of its syncs, and of those that failed.
 pub(crate) struct WatchedFile {
@@ -52,6 +53,31 @@ impl WatchedFile {
         }
         Ok(())
     }
+
+    /// As [`DiskFile::write_durably`]; fails also when any sync has failed. A disk that is full has lost nothing: the blocks are
+    /// to be written once more.
+    pub(crate) fn write_durably(
+        &self,
+        write_step: &'static str,
+        sync_step: &'static str,
+        bytes: &[u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        match self.file.write_durably(write_step, sync_step, bytes, offset) {
+            Err(full) if is_full(&full) => return Err(full),
+            Err(error) => {
+                self.failed.fetch_add(1, Ordering::SeqCst);
+                return Err(error);
+            }
+            Ok(()) => {}
+        }
+        if self.failed() > 0 {
+            return Err(io::Error::other("another sync of the file failed"));
+        }
+        Ok(())
+    }
 }
 
 impl DiskFile for WatchedFile {
@@ -77,6 +103,10 @@ impl DiskFile for WatchedFile {
 
     fn begin_writing(&self, offset: u64, len: u64) {
         self.file.begin_writing(offset, len);
+    }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
     }
 
     fn sync(&self, step: &'static str) -> io::Result<()> {

@@ -21,6 +21,9 @@ pub(crate) const RUNS_MIN: u64 = 16 << 10;
 /// third of its throughput.
 const RUNS_MIN_IN_MEMORY: u64 = 128 << 10;
 
+/// As much for objects that are written together, which spare their pages in the mapping as well.
+pub(super) const RUNS_MIN_TOGETHER: u64 = 64 << 10;
+
 /// Bytes of a run that are read and written at once.
 const PIECE: u64 = 1 << 20;
 
@@ -189,7 +192,10 @@ impl RedoLog {
         let mut free = Vec::new();
         {
             let mut state = self.lock();
-            if bytes < self.runs_min() && extents.is_empty() && state.beside.unsynced() == 0 {
+            if bytes < self.runs_min(RUNS_MIN_IN_MEMORY)
+                && extents.is_empty()
+                && state.beside.unsynced() == 0
+            {
                 return;
             }
             runs.iter().for_each(|run| state.free_parts(run, &mut free));
@@ -213,12 +219,12 @@ impl RedoLog {
         });
     }
 
-    /// Bytes of whole pages that a fence writes beside the log, at least. On a simulated disk as where memory is short, so that
-    /// crash tests meet both ways in small pools.
-    fn runs_min(&self) -> u64 {
+    /// Bytes of whole pages that are written beside the log, at least: `in_memory` where memory is not short. On a simulated disk
+    /// it is as where memory is short, so that crash tests meet both ways in small pools.
+    pub(super) fn runs_min(&self, in_memory: u64) -> u64 {
         match self.mapping.reads_alone() || self.pool_is_simulated() {
             true => RUNS_MIN,
-            false => RUNS_MIN_IN_MEMORY,
+            false => in_memory,
         }
     }
 

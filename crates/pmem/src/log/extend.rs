@@ -13,7 +13,7 @@ use std::sync::MutexGuard;
 use super::ring::{PIECE, limit};
 use super::{Checkpoint, RedoLog, State};
 use crate::DiskFile;
-use crate::format::LOG_HEADER_SIZE;
+use crate::format::{BLOCK, LOG_HEADER_SIZE};
 
 /// Bytes of zeroes before the groups: as many as half of what was written, within these limits.
 const ZEROES_MIN: u64 = 256 << 10;
@@ -32,7 +32,8 @@ impl RedoLog {
     pub(super) fn fits(&self, state: &State, held: u64, wanted: u64) -> bool {
         // A ring that will be extended does not go round before.
         let start = if state.can_extend { 0 } else { state.start };
-        state.end.position - start + held + wanted <= self.ring.capacity()
+        // Zeroes are written behind the groups, up to the end of a block.
+        state.end.position - start + held + wanted + BLOCK <= self.ring.capacity()
     }
 
     /// Makes the ring twice as large, and as large as waiting threads want it. Where that is more than it may have, or
@@ -130,7 +131,8 @@ impl RedoLog {
         let zeroes = (end / 2).clamp(ZEROES_MIN, ZEROES_MAX);
         let capacity = self.ring.capacity();
         let is_short = blank < capacity.min(end + zeroes / part);
-        is_short.then(|| (blank.max(end), capacity.min(end + zeroes)))
+        // A block is written by the groups in it, or has none.
+        is_short.then(|| (blank.max(end.next_multiple_of(BLOCK)), capacity.min(end + zeroes)))
     }
 
     /// Writes some zeroes before the groups of a ring that is new. Groups are written meanwhile, but none where the zeroes go.
@@ -150,7 +152,10 @@ impl RedoLog {
         }
         state.under_way.zeroes = Some(from);
         drop(state);
-        let result = self.ring.write("log.zero_blank", &vec![0; (to - from) as usize], from);
+        let (offset, len) = (self.ring.offset(from), to - from);
+        let result = self.ring.file.write_at("log.zero_blank", &vec![0; len as usize], offset);
+        // The groups that come there are not to find pages that the system has still to write.
+        self.ring.file.begin_writing(offset, len);
         let mut state = self.lock();
         state.under_way.zeroes = None;
         // There were no groups in the way of a failure; the next write of one meets it again.

@@ -2,18 +2,23 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::DiskFile;
 use crate::disk::WatchedFile;
-use crate::format::LOG_HEADER_SIZE;
+use crate::format::{BLOCK, Block, LOG_HEADER_SIZE};
 use crate::mapping::Mapping;
 
 /// The smallest ring, in bytes.
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
 /// What is long, and zeroes, are written in pieces of this many bytes.
 pub(super) const PIECE: usize = 256 << 10;
+/// What has more bytes than these is not written as blocks: the disk takes in the first pieces while others are copied, and the
+/// checkpoint that reads them finds them in the system's memory.
+const BLOCKS_MAX: usize = 128 << 10;
 /// A ring may have this many bytes, whatever the size of the pool and of the memory.
 const LIMIT_MIN: u64 = 16 << 20;
 /// A ring has so many bytes at most for each of the pool.
@@ -40,12 +45,22 @@ pub(super) struct Ring {
     pub(super) file: Arc<WatchedFile>,
     /// Bytes in the ring; whole pages.
     capacity: AtomicU64,
+    blocks: Mutex<Blocks>,
+}
+
+/// The blocks that were [written whole](Ring::write_durably) last.
+#[derive(Default)]
+struct Blocks {
+    /// The first begins with what the last block written held before `end`.
+    buffer: Vec<Block>,
+    /// The position where they ended.
+    end: u64,
 }
 
 impl Ring {
     /// The ring in a file, of `capacity` bytes.
     pub(super) fn new(file: Arc<WatchedFile>, capacity: u64) -> Ring {
-        Ring { file, capacity: AtomicU64::new(capacity) }
+        Ring { file, capacity: AtomicU64::new(capacity), blocks: Mutex::default() }
     }
 
     /// Bytes in the ring.
@@ -64,6 +79,49 @@ impl Ring {
         let (first, second) = bytes.split_at(self.before_end(position, bytes.len()));
         self.write_piecewise(step, first, self.offset(position))?;
         self.write_piecewise(step, second, LOG_HEADER_SIZE)
+    }
+
+    /// Whether so many bytes at `position` can be [written as blocks](Ring::write_durably).
+    pub(super) fn takes_blocks(&self, position: u64, len: usize) -> bool {
+        len <= BLOCKS_MAX && self.before_end(position, len) == len && self.file.is_direct()
+    }
+
+    /// Writes at `position` what [may be](Ring::takes_blocks), and makes it durable. All before it is durable already.
+    ///
+    /// ```text
+    ///    block                block                block
+    /// ──┬────────────────────┬────────────────────┬────────────────────┬──
+    ///   │ groups before │ bytes                       │ zeroes         │
+    /// ──┴───────────────▲────┴────────────────────┴───▲────────────────┴──
+    ///                position                        end
+    /// ```
+    ///
+    /// The groups before it are written once more with the bytes that they have, so that no tear can harm them. The ring
+    /// keeps [a block](super::RedoLog::fits) free behind the end for the zeroes.
+    pub(super) fn write_durably(
+        &self,
+        write_step: &'static str,
+        sync_step: &'static str,
+        bytes: &[u8],
+        position: u64,
+    ) -> io::Result<()> {
+        let blocks = &mut *self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = self.offset(position);
+        let before = (offset % BLOCK) as usize;
+        let end = before + bytes.len();
+        blocks.buffer.resize(end.div_ceil(BLOCK as usize).max(1), Block::new_zeroed());
+        let all = blocks.buffer.as_mut_slice().as_mut_bytes();
+        if blocks.end != position {
+            self.file.read_at(&mut all[..before], offset - before as u64)?;
+        }
+        all[before..end].copy_from_slice(bytes);
+        all[end..].fill(0);
+        blocks.end = position;
+        self.file.write_durably(write_step, sync_step, all, offset - before as u64)?;
+        blocks.end = position + bytes.len() as u64;
+        let last = end - end % BLOCK as usize;
+        all.copy_within(last..end, 0);
+        Ok(())
     }
 
     /// Lets the disk take in the first pieces of what is long while the others are copied.
@@ -155,5 +213,45 @@ impl View {
             }
             View::Read(bytes) => &bytes[from..from + count],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk, OsDisk};
+
+    /// Whatever lies before them in a block stays, behind them are zeroes up to the end of one, and no byte beyond it changes.
+    #[test]
+    fn blocks_keep_what_lies_before_and_nothing_behind_them_is_harmed() {
+        let path = std::env::temp_dir().join(format!("tembo-ring-{}", std::process::id()));
+        let file = OsDisk.create("test.create", &path).unwrap();
+        let capacity = 64 << 10;
+        let mut expected = vec![0xee_u8; (LOG_HEADER_SIZE + capacity) as usize];
+        file.write_at("test.fill", &expected, 0).unwrap();
+        let ring = Ring::new(WatchedFile::new(file), capacity);
+        let lens = [1_usize, 63, 4032, 4096, 1, 4095, 8193, 200, 12_000];
+        let mut position = 3 * capacity + 100;
+        for (round, len) in lens.into_iter().cycle().take(60).enumerate() {
+            let bytes = vec![round as u8; len];
+            let at = ring.offset(position) as usize;
+            if !ring.takes_blocks(position, len) {
+                // Round the end, or where the file system has no such files.
+                ring.write("test.write", &bytes, position).unwrap();
+                let first = len.min(expected.len() - at);
+                expected[at..at + first].fill(round as u8);
+                expected[LOG_HEADER_SIZE as usize..][..len - first].fill(round as u8);
+            } else {
+                ring.write_durably("test.write", "test.sync", &bytes, position).unwrap();
+                expected[at..at + len].fill(round as u8);
+                let end = (at + len).next_multiple_of(BLOCK as usize);
+                expected[at + len..end].fill(0);
+            }
+            position += len as u64;
+            let mut found = vec![0; expected.len()];
+            ring.file.read_at(&mut found, 0).unwrap();
+            assert!(found == expected, "round {round}");
+        }
+        std::fs::remove_file(path).unwrap();
     }
 }

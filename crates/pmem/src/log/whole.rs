@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::RedoLog;
-use super::bypass::{Overwriting, RUNS_MIN};
+use super::bypass::{Overwriting, RUNS_MIN_TOGETHER};
 use crate::checksum::OuterChecksum;
 use crate::extent::{Extent, WrittenExtent};
 use crate::mapping::PAGE;
@@ -64,7 +64,8 @@ impl RedoLog {
         };
         let free = joined(pages_filled(&ranges).into_iter().filter(is_free));
         let bytes: u64 = free.iter().map(|pages| pages.end - pages.start).sum();
-        if bytes < RUNS_MIN && !has_extents && state.beside.unsynced() == 0 {
+        let is_little = bytes < self.runs_min(RUNS_MIN_TOGETHER);
+        if is_little && !has_extents && state.beside.unsynced() == 0 {
             return Ok(Vec::new());
         }
         let begin = |Pages { start, end, objects: places }| {

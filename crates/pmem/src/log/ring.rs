@@ -16,9 +16,6 @@ use crate::mapping::Mapping;
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
 /// What is long, and zeroes, are written in pieces of this many bytes.
 pub(super) const PIECE: usize = 256 << 10;
-/// What has more bytes than these is not written as blocks: the disk takes in the first pieces while others are copied, and the
-/// checkpoint that reads them finds them in the system's memory.
-const BLOCKS_MAX: usize = 128 << 10;
 /// A ring may have this many bytes, whatever the size of the pool and of the memory.
 const LIMIT_MIN: u64 = 16 << 20;
 /// A ring has so many bytes at most for each of the pool.
@@ -83,7 +80,7 @@ impl Ring {
 
     /// Whether so many bytes at `position` can be [written as blocks](Ring::write_durably).
     pub(super) fn takes_blocks(&self, position: u64, len: usize) -> bool {
-        len <= BLOCKS_MAX && self.before_end(position, len) == len && self.file.is_direct()
+        self.before_end(position, len) == len && self.file.is_direct()
     }
 
     /// Writes at `position` what [may be](Ring::takes_blocks), and makes it durable. All before it is durable already.

@@ -10,6 +10,13 @@ use super::{RedoLog, State};
 use crate::format::BLOCK;
 use crate::{Error, SyncPolicy};
 
+/// A tail of more bytes is not written as blocks: the disk takes in the first pieces of it while others are copied, and the
+/// checkpoint that reads it finds it in the system's memory.
+const BLOCKS_MAX: usize = 128 << 10;
+
+/// As much where memory is short, and the disk has enough to read.
+const BLOCKS_MAX_SHORT: usize = 16 << 10;
+
 impl RedoLog {
     /// All groups appended before the call are as durable as the policy promises. Threads that
     /// come together share one write and one `fdatasync`; without new groups nothing is done.
@@ -65,7 +72,9 @@ impl RedoLog {
 
     /// Whether the tail can be written and made durable in one: then all before it must be durable already.
     fn may_write_durably(&self, state: &State) -> bool {
+        let max = if self.mapping.reads_alone() { BLOCKS_MAX_SHORT } else { BLOCKS_MAX };
         self.policy == SyncPolicy::Always
+            && state.tail.len() <= max
             && state.may_write()
             && !state.under_way.syncing
             && state.written == state.durable

@@ -42,7 +42,7 @@ pub struct Report {
     pub log_capacity: u64,
     /// Checkpoints done.
     pub checkpoints: u64,
-    /// `fdatasync`s of the log.
+    /// Times that the log was made durable.
     pub log_syncs: u64,
     /// `fdatasync`s of the pool file.
     pub pool_syncs: u64,

@@ -11,6 +11,7 @@ use crate::judge::quietly;
 /// Steps that find a full disk full: those that may need room.
 const FULL: &[&str] = &[
     "log.write",
+    "log.write_blocks",
     "pool.checkpoint_write",
     "pool.bypass_write",
     "pool.run_write",

@@ -131,7 +131,7 @@ impl RedoLog {
         let zeroes = (end / 2).clamp(ZEROES_MIN, ZEROES_MAX);
         let capacity = self.ring.capacity();
         let is_short = blank < capacity.min(end + zeroes / part);
-        // A block is written by the groups in it, or has none.
+        // The block that the groups end in is written whole with the next ones.
         is_short.then(|| (blank.max(end.next_multiple_of(BLOCK)), capacity.min(end + zeroes)))
     }
 

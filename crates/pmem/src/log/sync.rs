@@ -19,7 +19,7 @@ const BLOCKS_MAX_SHORT: usize = 16 << 10;
 
 impl RedoLog {
     /// All groups appended before the call are as durable as the policy promises. Threads that
-    /// come together share one write and one `fdatasync`; without new groups nothing is done.
+    /// come together share one write and one `fdatasync`, or one call that does both; without new groups nothing is done.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         match self.policy {
             // ORDER: the groups are durable before the caller acknowledges anything of them.

@@ -53,31 +53,6 @@ impl WatchedFile {
         }
         Ok(())
     }
-
-    /// As [`DiskFile::write_durably`]; fails also when any sync has failed. A disk that is full has lost nothing: the blocks are
-    /// to be written once more.
-    pub(crate) fn write_durably(
-        &self,
-        write_step: &'static str,
-        sync_step: &'static str,
-        bytes: &[u8],
-        offset: u64,
-    ) -> io::Result<()> {
-        let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        match self.file.write_durably(write_step, sync_step, bytes, offset) {
-            Err(full) if is_full(&full) => return Err(full),
-            Err(error) => {
-                self.failed.fetch_add(1, Ordering::SeqCst);
-                return Err(error);
-            }
-            Ok(()) => {}
-        }
-        if self.failed() > 0 {
-            return Err(io::Error::other("another sync of the file failed"));
-        }
-        Ok(())
-    }
 }
 
 impl DiskFile for WatchedFile {
@@ -107,6 +82,30 @@ impl DiskFile for WatchedFile {
 
     fn is_direct(&self) -> bool {
         self.file.is_direct()
+    }
+
+    /// Fails also when any sync has failed. A disk that is full has lost nothing: the blocks are to be written once more.
+    fn write_durably(
+        &self,
+        write_step: &'static str,
+        sync_step: &'static str,
+        bytes: &[u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        match self.file.write_durably(write_step, sync_step, bytes, offset) {
+            Err(full) if is_full(&full) => return Err(full),
+            Err(error) => {
+                self.failed.fetch_add(1, Ordering::SeqCst);
+                return Err(error);
+            }
+            Ok(()) => {}
+        }
+        if self.failed() > 0 {
+            return Err(io::Error::other("another sync of the file failed"));
+        }
+        Ok(())
     }
 
     fn sync(&self, step: &'static str) -> io::Result<()> {

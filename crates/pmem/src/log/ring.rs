@@ -106,8 +106,11 @@ impl Ring {
         let offset = self.offset(position);
         let before = (offset % BLOCK) as usize;
         let end = before + bytes.len();
-        blocks.buffer.resize(end.div_ceil(BLOCK as usize).max(1), Block::new_zeroed());
-        let all = blocks.buffer.as_mut_slice().as_mut_bytes();
+        let count = end.div_ceil(BLOCK as usize).max(1);
+        if blocks.buffer.len() < count {
+            blocks.buffer.resize(count, Block::new_zeroed());
+        }
+        let all = blocks.buffer[..count].as_mut_bytes();
         if blocks.end != position {
             self.file.read_at(&mut all[..before], offset - before as u64)?;
         }

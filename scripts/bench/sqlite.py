@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """SQLite over Tembo and over ordinary files, side by side, in Debian's unmodified Python and SQLite.
 
-Rounds are interleaved: in each, every contender does every load once, and ratios are taken within a round. Read the ratios:
-absolute figures are the machine's. On disk Tembo's pool is `logged`, in memory (/dev/shm) `flush`. Python's own part of a
+Rounds are interleaved: in each, every contender does every load once, in another order, and ratios are taken within a round. Read the
+ratios: absolute figures are the machine's. On disk Tembo's pool is `logged`, in memory (/dev/shm) `flush`. Python's own part of a
 statement, some microseconds, is the same for all.
 
     cargo build --release -p tembo-sqlite-extension -p tembo-cli
@@ -254,6 +254,13 @@ class Bench:
             uri = pool.uri(os.path.join(folder, pool.large), pool.domain(folder))
             print(f"{place}: into a pool: {process.call('copy_to', uri=uri)}", flush=True)
 
+    def in_order(self, number):
+        """The contenders as a round has them: in each another one comes first, and every second round goes the other way, for the
+        first finds a disk that has just been written to, and each finds it as the one before has left it."""
+        first = (number - 1) % len(self.contenders)
+        turned = self.contenders[first:] + self.contenders[:first]
+        return turned[::-1] if number % 2 == 0 else turned
+
     def run(self):
         parts = {name: getattr(self, name) for name in PARTS if name != "bytes"}
         parts["bytes"] = self.bytes_written
@@ -265,7 +272,7 @@ class Bench:
                     for part in self.args.parts:
                         if part in ("bytes", "clone") and number > 1 and self.args.extent != "full":
                             continue
-                        for contender in self.contenders:
+                        for contender in self.in_order(number):
                             try:
                                 parts[part](number, place, folder, contender)
                             except Unable as error:

@@ -1,24 +1,26 @@
 //! A leaf: its header, its lines, its neighbours.
 
 mod element;
+mod order;
 mod prints;
 mod side;
 mod slot;
 
-use tembo_pmem::Region;
+use tembo_pmem::{Region, prefetch};
 use tembo_pool::Object;
 
 pub(crate) use self::element::{Element, LANES, LONG, Meta, Shape, Shapes};
+pub(crate) use self::order::Order;
 pub(crate) use self::prints::{
     FREE, PrintBytes, Prints, STALE, Slots, TOMB, all_slots, hash, line, line_of, print,
 };
-pub(crate) use self::side::{Guard, Moment, Order, Side, Traits};
+pub(crate) use self::side::{Guard, Moment, Side, Traits};
 pub(crate) use self::slot::{
     erase, has_record, owned, place_of, publish, read, read_element, read_of, read_slot, write,
     write_all,
 };
 use super::format::{
-    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, SLOTS_PER_LINE,
+    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, Pair, SLOTS_PER_LINE,
 };
 use super::inner::{LeafId, Lows};
 use crate::error::damaged;
@@ -144,6 +146,13 @@ impl<'f> Leaf<'f> {
         Ok(self.region().slice(self.line_offset(0), self.lines())?)
     }
 
+    /// All of its lines as pairs of words; the last one of each line is its meta bits.
+    #[inline(always)]
+    pub(crate) fn all_pairs(&self) -> Result<&'f [Pair], Error> {
+        let pairs = self.lines() * (size_of::<Line>() / size_of::<Pair>());
+        Ok(self.region().slice(self.line_offset(0), pairs)?)
+    }
+
     /// Says that a line of it will be read soon.
     #[inline]
     pub(crate) fn prefetch_line(&self, line: usize) {
@@ -152,9 +161,9 @@ impl<'f> Leaf<'f> {
 
     /// Says that all of it will be read soon.
     pub(crate) fn prefetch_all(&self) {
-        (0..=self.lines() as u64).for_each(|line| {
-            self.region().prefetch(self.offset() + line * LINE_SIZE);
-        });
+        // The header is as long as a line.
+        let lines = self.region().slice(self.offset(), 1 + self.lines());
+        lines.unwrap_or_default().iter().for_each(|line: &Line| prefetch(line));
     }
 
     /// Asks the disk for it, where pages come one by one.

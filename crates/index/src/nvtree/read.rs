@@ -6,6 +6,7 @@ mod lookup;
 mod lookup_many;
 mod prefetcher;
 mod scan;
+mod shown;
 mod unpinned;
 
 pub(super) use self::changed::changed_after;

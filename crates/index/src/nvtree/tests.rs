@@ -4,6 +4,7 @@
 
 mod alike;
 mod asked;
+mod ranges;
 
 use std::sync::Arc;
 

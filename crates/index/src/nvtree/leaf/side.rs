@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use tembo_pmem::prefetch;
 use tembo_pmem::thread::wait;
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::FromZeros;
 
-use super::prints::{Prints, STALE, Slots, WORDS};
+use super::order::Order;
+use super::prints::{Prints, STALE, WORDS};
 use crate::nvtree::format::SLOTS_MAX;
 use crate::simd::{Bytes48, RANKED};
 
@@ -18,9 +19,10 @@ const LOCKED: u64 = 1;
 const TRAITS_SHIFT: u32 = 40;
 /// In the traits: see [`Traits::shared`].
 const SHARED_SHIFT: u32 = 19;
-/// The last word of the order: the sequence below, the number above it, and whether there ever was one.
+/// The last word of the order: the sequence below, the rest of the order above it, and whether there ever was one.
 const ORDER_MADE: u64 = 1 << 63;
-const ORDER_COUNT_SHIFT: u32 = 32;
+const ORDER_REST_SHIFT: u32 = 32;
+const _: () = assert!(Order::REST_BITS < 63 - ORDER_REST_SHIFT);
 const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6 && RANKED == 8 * WORDS);
 
 /// Sequence and dead epoch at which something was read. One that has passed never comes back: the thread that has found in
@@ -84,8 +86,8 @@ pub(crate) struct Side {
     newest: AtomicU64,
     /// Fingerprints by slot, and the traits in what the slots leave.
     prints: [AtomicU64; WORDS],
-    /// The slots of the newest elements in the order of their keys, their number, and the sequence at which
-    /// that is so: the thread that changes the leaf need not touch it.
+    /// The places of the newest elements in the order of their keys, and the sequence at which that is so: the thread that
+    /// changes the leaf need not touch it.
     order: [AtomicU64; WORDS + 1],
     /// The base of new elements.
     base: AtomicU64,
@@ -177,13 +179,13 @@ impl Side {
         (Bytes48::load(&self.prints), Traits::from_bits(last >> TRAITS_SHIFT))
     }
 
-    /// The slots of the newest elements in the order of their keys at that moment, if something has made it.
+    /// The newest elements in the order of their keys at that moment, if something has made it.
     #[inline]
     pub(crate) fn order(&self, moment: Moment) -> Option<Order> {
         let tail = self.order[WORDS].load(Ordering::Acquire);
         (tail & ORDER_MADE != 0 && tail as u32 == moment.0 as u32).then(|| {
-            let slots = std::array::from_fn(|at| self.order[at].load(Ordering::Relaxed).to_le());
-            Order { slots, count: (tail >> ORDER_COUNT_SHIFT & 0xff) as usize }
+            let words = std::array::from_fn(|at| self.order[at].load(Ordering::Relaxed));
+            Order::from_words(words, (tail & !ORDER_MADE) >> ORDER_REST_SHIFT)
         })
     }
 
@@ -210,43 +212,6 @@ impl Side {
             wait(round);
             round += 1;
         }
-    }
-}
-
-/// Slots in the order of their keys.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Order {
-    /// Bytes, in the order of memory.
-    slots: [u64; WORDS],
-    count: usize,
-}
-
-impl Order {
-    pub(crate) fn slots(&self) -> &[u8] {
-        &self.slots.as_bytes()[..self.count.min(SLOTS_MAX)]
-    }
-
-    /// These, each at its rank; `None`: two have the same.
-    #[inline]
-    pub(crate) fn of_ranks(slots: Slots, ranks: &[u64; RANKED]) -> Option<Order> {
-        let (mut order, mut taken) = (Order::default(), 0_u64);
-        for slot in slots {
-            let rank = ranks[slot];
-            *order.slots.as_mut_bytes().get_mut(rank as usize)? = slot as u8;
-            taken |= 1 << rank;
-            order.count += 1;
-        }
-        (taken == (1 << order.count) - 1).then_some(order)
-    }
-
-    /// These, in this order.
-    pub(crate) fn of(slots: impl Iterator<Item = usize>) -> Order {
-        let mut order = Order::default();
-        for slot in slots.take(SLOTS_MAX) {
-            order.slots.as_mut_bytes()[order.count] = slot as u8;
-            order.count += 1;
-        }
-        order
     }
 }
 
@@ -321,13 +286,13 @@ impl Guard<'_> {
 
     /// Says in which order the keys are, and lets go; the moment from which on that holds.
     pub(crate) fn set_order(self, order: &Order) -> Moment {
-        for (word, slots) in self.side.order.iter().zip(order.slots) {
-            word.store(u64::from_le(slots), Ordering::Relaxed);
+        let (words, rest) = order.to_words();
+        for (word, places) in self.side.order.iter().zip(words) {
+            word.store(places, Ordering::Relaxed);
         }
         let next = self.next();
-        let tail =
-            ORDER_MADE | (order.count as u64) << ORDER_COUNT_SHIFT | u64::from(next.0 as u32);
-        // A reader that finds the sequence finds the slots: they are of no other sequence.
+        let tail = ORDER_MADE | rest << ORDER_REST_SHIFT | u64::from(next.0 as u32);
+        // A reader that finds the sequence finds the places: they are of no other sequence.
         self.side.order[WORDS].store(tail, Ordering::Release);
         next
     }
@@ -388,8 +353,8 @@ mod tests {
         Order::of(slots.iter().copied())
     }
 
-    fn seen(side: &Side, moment: Moment) -> Option<Vec<usize>> {
-        Some(side.order(moment)?.slots().iter().map(|&slot| slot.into()).collect())
+    fn seen(side: &Side, moment: Moment) -> Option<Order> {
+        side.order(moment)
     }
 
     #[test]
@@ -399,11 +364,11 @@ mod tests {
         assert_eq!(seen(&side, now()), None);
         let before = side.lock_at(now()).unwrap().set_order(&order(&[2, 0, 44]));
         assert_eq!(now(), before);
-        assert_eq!(seen(&side, now()), Some(vec![2, 0, 44]));
+        assert_eq!(seen(&side, now()), Some(order(&[2, 0, 44])));
         side.lock().note(Some(2), (3, 77), 9);
         assert_eq!((seen(&side, now()), side.newest()), (None, 9));
         side.lock().set_order(&order(&[3, 0]));
-        assert_eq!((seen(&side, now()), seen(&side, before)), (Some(vec![3, 0]), None));
+        assert_eq!((seen(&side, now()), seen(&side, before)), (Some(order(&[3, 0])), None));
     }
 
     #[test]

@@ -6,17 +6,14 @@
 
 use std::ops::Bound;
 
-use tembo_pool::Object;
-
 use super::prefetcher::Prefetcher;
+use super::shown::{Ends, Shown};
 use crate::error::damaged;
-use crate::nvtree::format::SLOTS_MAX;
-use crate::nvtree::image::{LeafImage, make, order_of};
-use crate::nvtree::leaf::{Element, Leaf, Moment, place_of, read_element};
+use crate::nvtree::image::make;
+use crate::nvtree::leaf::{Leaf, Moment};
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::range::Range;
-use crate::record_prefetcher::{NearRecords, RecordPrefetcher, Window};
-use crate::{Direction, Error, Value, View, Visit};
+use crate::{Direction, Error, View, Visit};
 
 /// Which keys a walk shows, which way, and of what.
 #[derive(Clone, Copy)]
@@ -33,19 +30,6 @@ pub(crate) enum Sought {
     Seen,
     /// Keys that were put or removed in versions above this one, up to that of the view.
     ChangedAfter(u64),
-}
-
-/// What a walk shows of a leaf.
-struct Shown {
-    /// Of a leaf with a history there can be more than its slots.
-    elements: Vec<Element>,
-    /// The leaf's prefix, and behind it room for the rest of the key being shown.
-    key: Vec<u8>,
-    /// A key that stands in its record.
-    long_key: Vec<u8>,
-    window: Window,
-    /// The records of the leaf were asked for.
-    has_asked: bool,
 }
 
 impl Shows<'_> {
@@ -119,10 +103,10 @@ fn scan_forward(
                 .leaf_of(Wanted::new(&start))
                 .map(|Reached { leaf, moment, .. }| (leaf, moment))?,
         };
-        shown.has_asked = match is_next {
+        shown.set_asked(match is_next {
             true => prefetcher.go_on(&leaf, &start),
             false => prefetcher.begin(&leaf, &start),
-        };
+        });
         let read = shown
             .read(&leaf, moment, (view, wanted.sought))
             .and_then(|moment| leaf.next().map(|next| (moment, next)));
@@ -140,8 +124,8 @@ fn scan_forward(
         };
         let from = if is_inside { Bound::Included(&start[..]) } else { wanted.range.from };
         let first = !is_inside || !is_next && leaf.low()?.compare(&start).is_lt();
-        let rest = Shows { range: Range { from, ..wanted.range }, ..*wanted };
-        if !shown.visit(&leaf, &rest, Ends { first, last }, visit)? {
+        let rest = Range { from, ..wanted.range };
+        if !shown.visit(&leaf, (rest, wanted.direction), Ends { first, last }, visit)? {
             return Ok(());
         }
         is_inside = true;
@@ -203,225 +187,12 @@ fn scan_backward(
             Some(below) if is_inside => Bound::Excluded(&below[..]),
             _ => wanted.range.to,
         };
-        let rest = Shows { range: Range { to, ..wanted.range }, ..*wanted };
+        let rest = (Range { to, ..wanted.range }, wanted.direction);
         let ends = Ends { first: true, last: true };
-        if !shown.visit(&leaf, &rest, ends, visit)? || low.is_empty() || wanted.is_above(&low) {
+        if !shown.visit(&leaf, rest, ends, visit)? || low.is_empty() || wanted.is_above(&low) {
             return Ok(());
         }
         below = Some(low);
         is_inside = true;
     }
-}
-
-impl Shown {
-    fn new() -> Shown {
-        let (elements, key) = (Vec::with_capacity(SLOTS_MAX), Vec::with_capacity(64));
-        let (long_key, window) = Default::default();
-        Shown { elements, key, long_key, window, has_asked: false }
-    }
-
-    /// Reads what a view sees of a leaf; the moment at which that was, `None`: it has changed.
-    fn read(
-        &mut self,
-        leaf: &Leaf<'_>,
-        moment: Moment,
-        (view, sought): (View<'_>, Sought),
-    ) -> Result<Option<Moment>, Error> {
-        self.elements.clear();
-        leaf.prefix()?.clone_into(&mut self.key);
-        self.key.extend_from_slice(&[0; 8]);
-        if let Sought::ChangedAfter(since) = sought {
-            if leaf.side.newest() > since {
-                self.read_changed(leaf, since, view)?;
-            }
-            return Ok(Some(moment));
-        }
-        if leaf.side.newest() > view.version {
-            self.read_all(leaf, view)?;
-            return Ok(Some(moment));
-        }
-        let (order, moment) = match leaf.side.order(moment) {
-            Some(order) => (order, moment),
-            None => {
-                let Some(guard) = leaf.side.lock_at(moment) else { return Ok(None) };
-                match order_of(leaf, &guard) {
-                    Ok(order) => (order, guard.set_order(&order)),
-                    Err(error) => {
-                        // Damage, at this moment still.
-                        guard.unchanged();
-                        return Err(error);
-                    }
-                }
-            }
-        };
-        let lines = leaf.all_lines()?;
-        let elements = order.slots().iter().map(|&slot| {
-            let (number, at) = place_of(slot.into());
-            lines.get(number).map_or(Element::default(), |line| read_element(line, at))
-        });
-        self.elements.extend(elements);
-        Ok(Some(moment))
-    }
-
-    /// As `read`, where there is what the view does not see.
-    fn read_all(&mut self, leaf: &Leaf<'_>, view: View<'_>) -> Result<(), Error> {
-        let contents = LeafImage::read(leaf, view.dead)?.with_history(leaf)?;
-        for key in contents.keys(leaf) {
-            let seen = key?.iter().find(|seen| seen.stamp.version() <= view.version);
-            if let Some(seen) = seen.filter(|seen| !seen.meta.is_removed()) {
-                self.elements.push(seen.element);
-            }
-        }
-        Ok(())
-    }
-
-    /// An element of each key that has changed after `since`.
-    fn read_changed(&mut self, leaf: &Leaf<'_>, since: u64, view: View<'_>) -> Result<(), Error> {
-        let contents = LeafImage::read(leaf, view.dead)?.with_history(leaf)?;
-        let versions = since + 1..=view.version;
-        for key in contents.keys(leaf) {
-            let changed = key?.iter().find(|seen| versions.contains(&seen.stamp.version()));
-            self.elements.extend(changed.map(|changed| changed.element));
-        }
-        Ok(())
-    }
-
-    /// Shows the keys in the range, as far as `ends` says that there may be others; false: that is
-    /// enough.
-    fn visit(
-        &mut self,
-        leaf: &Leaf<'_>,
-        wanted: &Shows<'_>,
-        ends: Ends,
-        visit: &mut Visit<'_>,
-    ) -> Result<bool, Error> {
-        let Shown { elements, key, long_key, window, has_asked } = self;
-        let window = (!*has_asked).then_some(window);
-        let (mut from, mut to) = (0, elements.len());
-        if ends.first {
-            let is_below = |name: &[u8]| !wanted.range.begins_at(name);
-            from = position(elements, |element| named(leaf, element, key, is_below))?;
-        }
-        if ends.last {
-            let is_inside = |name: &[u8]| wanted.range.ends_after(name);
-            to = position(elements, |element| named(leaf, element, key, is_inside))?;
-        }
-        let inside = elements.get(from..to).unwrap_or_default();
-        match wanted.direction {
-            Direction::Forward => show(leaf, inside.iter(), (key, long_key, window), visit),
-            Direction::Backward => show(leaf, inside.iter().rev(), (key, long_key, window), visit),
-        }
-    }
-}
-
-/// What `with` says of the key of an element of a leaf. `key` is as for [`show`].
-fn named(
-    leaf: &Leaf<'_>,
-    element: &Element,
-    key: &mut [u8],
-    with: impl FnOnce(&[u8]) -> bool,
-) -> Result<bool, Error> {
-    let prefix_len = key.len().saturating_sub(8);
-    match (element.shape.key_len(), key.last_chunk_mut::<8>()) {
-        (Some(key_len), Some(rest)) if !element.shape.is_odd() => {
-            *rest = element.key.to_be_bytes();
-            Ok(with(key.get(..prefix_len + key_len).unwrap_or_default()))
-        }
-        _ => Ok(with(&leaf.key_of(element)?)),
-    }
-}
-
-/// Shows elements of a leaf until that is enough; whether it was not. In `key` is the leaf's prefix, and room
-/// for eight bytes behind it.
-#[inline]
-fn show<'e>(
-    leaf: &Leaf<'_>,
-    elements: impl Iterator<Item = &'e Element> + Clone,
-    (key, long_key, window): (&mut [u8], &mut Vec<u8>, Option<&mut Window>),
-    visit: &mut Visit<'_>,
-) -> Result<bool, Error> {
-    let prefix_len = key.len().saturating_sub(8);
-    let region = leaf.region();
-    let all = elements.clone().filter_map(Element::record);
-    let records = window.and_then(|window| RecordPrefetcher::new(all.clone(), window, region));
-    let mut long = LongEntries { all, near: None, records, key: long_key };
-    let mut elements = elements.peekable();
-    while let Some(&element) = elements.peek() {
-        let Some((key_len, value_len)) = element.shape.simple_lens() else {
-            elements.next();
-            if !long.show(leaf, element, visit)? {
-                return Ok(false);
-            }
-            continue;
-        };
-        // The elements of a leaf are mostly of one shape.
-        let shape = element.shape;
-        let key = key.get_mut(..prefix_len + 8).unwrap_or_default();
-        while let Some(element) = elements.next_if(|element| element.shape == shape) {
-            if let Some(rest) = key.last_chunk_mut::<8>() {
-                *rest = element.key.to_be_bytes();
-            }
-            let value = Value::copy(element.payload, value_len);
-            if !visit(key.get(..prefix_len + key_len).unwrap_or_default(), value) {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
-}
-
-/// The entries of a leaf that are not simple.
-struct LongEntries<'w, I> {
-    all: I,
-    /// None before the first record: few leaves have any.
-    near: Option<NearRecords<I>>,
-    records: Option<RecordPrefetcher<'w, I>>,
-    /// Room for a key that stands in its record.
-    key: &'w mut Vec<u8>,
-}
-
-impl<I: Iterator<Item = Object> + Clone> LongEntries<'_, I> {
-    /// Shows an entry; whether that was not enough. A function of its own: what simple entries need stays in registers.
-    #[inline(never)]
-    fn show(
-        &mut self,
-        leaf: &Leaf<'_>,
-        element: &Element,
-        visit: &mut Visit<'_>,
-    ) -> Result<bool, Error> {
-        if let Some(record) = element.record() {
-            let region = leaf.region();
-            let begin = || NearRecords::begin(self.all.clone(), region);
-            self.near.get_or_insert_with(begin).come_to_next(region);
-            if let Some(records) = &mut self.records {
-                records.come_to(record, region);
-            }
-        }
-        let value = leaf.read_entry(element, self.key)?;
-        Ok(visit(self.key, value))
-    }
-}
-
-/// Which ends of the range may lie in a leaf.
-#[derive(Clone, Copy)]
-struct Ends {
-    first: bool,
-    last: bool,
-}
-
-/// How many elements from the first on are such, of elements of which first some are and then none.
-fn position(
-    elements: &[Element],
-    mut is_such: impl FnMut(&Element) -> Result<bool, Error>,
-) -> Result<usize, Error> {
-    let (mut from, mut to) = (0, elements.len());
-    while from < to {
-        let middle = (from + to) / 2;
-        if is_such(&elements[middle])? {
-            from = middle + 1;
-        } else {
-            to = middle;
-        }
-    }
-    Ok(from)
 }

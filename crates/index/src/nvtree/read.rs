@@ -13,5 +13,6 @@ pub(super) use self::changed::changed_after;
 pub(super) use self::changes::visit_changes;
 pub(super) use self::lookup::{bring_changes_near, bring_near, lookup};
 pub(super) use self::lookup_many::lookup_many;
-pub(super) use self::scan::{Sought, scan};
+pub(super) use self::scan::scan;
+pub(super) use self::shown::Sought;
 pub(super) use self::unpinned::{copy_long, copy_newest};

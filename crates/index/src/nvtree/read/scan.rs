@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use super::prefetcher::Prefetcher;
-use super::shown::{Ends, Shown};
+use super::shown::{Ends, Shown, Sought};
 use crate::error::damaged;
 use crate::nvtree::image::make;
 use crate::nvtree::leaf::{Leaf, Moment};
@@ -21,15 +21,6 @@ struct Shows<'k> {
     range: Range<'k>,
     direction: Direction,
     sought: Sought,
-}
-
-/// What a walk looks for.
-#[derive(Clone, Copy)]
-pub(crate) enum Sought {
-    /// What the view sees.
-    Seen,
-    /// Keys that were put or removed in versions above this one, up to that of the view.
-    ChangedAfter(u64),
 }
 
 impl Shows<'_> {

@@ -5,13 +5,21 @@
 
 use tembo_pool::Object;
 
-use super::scan::Sought;
 use crate::nvtree::format::{Pair, SLOTS_MAX};
 use crate::nvtree::image::{LeafImage, order_of};
 use crate::nvtree::leaf::{Element, Leaf, Moment, Order, Shape, read_element};
 use crate::range::Range;
 use crate::record_prefetcher::{NearRecords, RecordPrefetcher, Window};
 use crate::{Direction, Error, Value, View, Visit};
+
+/// What a walk looks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Sought {
+    /// What the view sees.
+    Seen,
+    /// Keys that were put or removed in versions above this one, up to that of the view.
+    ChangedAfter(u64),
+}
 
 /// What a walk shows of a leaf.
 pub(super) struct Shown {

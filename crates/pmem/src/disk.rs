@@ -2,6 +2,7 @@
 //!
 //! Each step that changes something carries a unique name: a simulator may drop exactly that one.
 
+mod behind;
 mod os;
 mod runs;
 mod watched;
@@ -11,6 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use behind::Behind;
 pub use os::OsDisk;
 pub(crate) use runs::Runs;
 pub(crate) use watched::WatchedFile;

@@ -39,7 +39,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::WatchedFile;
+use crate::disk::{Behind, WatchedFile};
 use crate::file_check::check_file;
 use crate::format::{LOG_HEADER_SIZE, LogHeader};
 use crate::frees::FreeMarks;
@@ -177,6 +177,8 @@ pub(crate) struct RedoLog {
     poisoned: AtomicBool,
     frees: Arc<FreeMarks>,
     second_sync: SecondSync,
+    /// What was written to the pool file beside the log.
+    behind: Mutex<Behind>,
     has_no_holes: AtomicBool,
     /// Held while the length of the log's file changes.
     length: Mutex<()>,
@@ -282,6 +284,7 @@ impl RedoLog {
             poisoned: AtomicBool::new(false),
             frees: Arc::new(frees),
             second_sync: SecondSync::default(),
+            behind: Mutex::default(),
             has_no_holes: AtomicBool::new(false),
             length: Mutex::default(),
             process: Process::current(),

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 
+use super::behind::Behind;
 use crate::mapping::PAGE;
 use crate::{DiskFile, LINE};
 
@@ -21,14 +22,15 @@ pub(crate) struct Runs<'f> {
     /// Parts of `bytes` that are to come from the file.
     gaps: Vec<Range<usize>>,
     found: Vec<u8>,
+    behind: Behind,
     written: u64,
 }
 
 impl<'f> Runs<'f> {
     /// Nothing gathered; `step` names the writes.
     pub(crate) fn new(file: &'f dyn DiskFile, step: &'static str) -> Runs<'f> {
-        let (bytes, gaps, found) = (Vec::new(), Vec::new(), Vec::new());
-        Runs { file, step, start: 0, bytes, gaps, found, written: 0 }
+        let (bytes, gaps, found, behind) = Default::default();
+        Runs { file, step, start: 0, bytes, gaps, found, behind, written: 0 }
     }
 
     /// Adds the line at `offset`.
@@ -64,6 +66,9 @@ impl<'f> Runs<'f> {
     /// Writes what is left; the bytes written in all.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.write()?;
+        if let Some((offset, len)) = self.behind.take() {
+            self.file.begin_writing(offset, len);
+        }
         Ok(self.written)
     }
 
@@ -79,8 +84,11 @@ impl<'f> Runs<'f> {
             }
         }
         self.file.write_at(self.step, &self.bytes, self.start)?;
-        self.file.begin_writing(self.start, self.bytes.len() as u64);
-        self.written += self.bytes.len() as u64;
+        let len = self.bytes.len() as u64;
+        if let Some((offset, len)) = self.behind.note(self.start, len) {
+            self.file.begin_writing(offset, len);
+        }
+        self.written += len;
         self.bytes.clear();
         Ok(())
     }

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use super::{Checkpoint, RedoLog, State};
 use crate::checksum::OuterChecksum;
+use crate::disk::Behind;
 use crate::extent::{Extent, Room, WrittenExtent};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
@@ -162,9 +163,23 @@ impl RedoLog {
         }
         write(&ZEROES[..left.min(ZEROES.len())])?;
         debug_assert_eq!(at, end);
-        self.pool.begin_writing(offset, len);
-        self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
+        self.wrote_beside(offset, len);
         Ok(checksum.value())
+    }
+
+    /// Counts what was written beside the log. The disk takes it in before its sync where that is [worth it](Behind): the sync
+    /// of what is little comes some microseconds after it.
+    pub(super) fn wrote_beside(&self, offset: u64, len: u64) {
+        self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
+        let worth = self.behind().note(offset, len);
+        if let Some((offset, len)) = worth {
+            self.pool.begin_writing(offset, len);
+        }
+    }
+
+    /// What was written beside the log and not asked for.
+    pub(super) fn behind(&self) -> MutexGuard<'_, Behind> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the mapping show what the pool file has.

@@ -164,6 +164,8 @@ impl RedoLog {
         let Some(failed) = extents else {
             return (log(), Ok(()));
         };
+        // The sync asks for all of it.
+        self.behind().take();
         let asked = self.background.then(|| self.second_sync.ask(&self.pool, failed)).flatten();
         let log = log();
         let pool = match asked {

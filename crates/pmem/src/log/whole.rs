@@ -8,7 +8,6 @@
 //! and so is what a fence would put into the log, because it is little.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use super::RedoLog;
 use super::bypass::{Overwriting, RUNS_MIN_TOGETHER};
@@ -101,8 +100,7 @@ impl RedoLog {
         let checksum = OuterChecksum::Xxh3.of_parts(parts);
         let failed_syncs = self.pool.failed();
         self.pool.write_parts_at("pool.run_write", parts, offset).ok()?;
-        self.pool.begin_writing(offset, len);
-        self.totals.pool_bytes.fetch_add(len, Ordering::Relaxed);
+        self.wrote_beside(offset, len);
         // A private copy would hide what was written.
         self.show(offset, offset + len).ok()?;
         let extent = Extent { offset, len, checksum: Some(checksum) };

@@ -49,23 +49,36 @@ impl Known {
 }
 
 /// Types for which numbers are at hand.
-const KINDS: usize = 16;
+const KINDS: usize = 32;
 
-/// The numbers of the types that were looked at last, by their [marks](crate::persist::Expected). They stay, as long as the heap is the same.
+/// Places in which a type is looked for, one behind the other.
+const PROBES: usize = 4;
+
+/// The numbers of the types that were looked at first, by their [marks](crate::persist::Expected). They stay, as long as the heap is the same.
+/// Few programs have more types than there are places; where two marks want one place, both have one.
 #[derive(Default)]
 pub(crate) struct Kinds([(u64, u16); KINDS]);
 
 impl Kinds {
     #[inline]
     pub(crate) fn get(&self, mark: u64) -> Option<u16> {
-        let (found, number) = self.0[mark as usize % KINDS];
         // The numbers of types begin above 0.
-        (found == mark && number != 0).then_some(number)
+        let is_it = |&(found, number): &(u64, u16)| found == mark && number != 0;
+        let found = places(mark).map(|at| self.0[at]).find(is_it);
+        found.map(|(_, number)| number)
     }
 
     pub(crate) fn put(&mut self, mark: u64, number: u16) {
-        self.0[mark as usize % KINDS] = (mark, number);
+        let is_its = |at: &usize| self.0[*at].1 == 0 || self.0[*at].0 == mark;
+        let at = places(mark).find(is_its).unwrap_or(mark as usize % KINDS);
+        self.0[at] = (mark, number);
     }
+}
+
+/// The places of a mark.
+#[inline]
+fn places(mark: u64) -> impl Iterator<Item = usize> {
+    (0..PROBES).map(move |probe| (mark as usize).wrapping_add(probe) % KINDS)
 }
 
 #[cfg(test)]
@@ -73,13 +86,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_at_hand_until_another_type_has_its_place() {
+    fn numbers_of_types_whose_marks_want_one_place_are_all_at_hand() {
         let mut kinds = Kinds::default();
         assert_eq!((kinds.get(0), kinds.get(5)), (None, None));
-        kinds.put(5, 16);
-        assert_eq!((kinds.get(5), kinds.get(5 + KINDS as u64)), (Some(16), None));
-        kinds.put(5 + KINDS as u64, 17);
-        assert_eq!((kinds.get(5), kinds.get(5 + KINDS as u64)), (None, Some(17)));
+        let marks = (0..PROBES as u64).map(|number| 5 + number * KINDS as u64);
+        for (number, mark) in marks.clone().enumerate() {
+            assert_eq!(kinds.get(mark), None);
+            kinds.put(mark, 16 + number as u16);
+            kinds.put(mark, 16 + number as u16);
+        }
+        for (number, mark) in marks.enumerate() {
+            assert_eq!(kinds.get(mark), Some(16 + number as u16));
+        }
+        // One more takes a place, and the others stay.
+        let more = 5 + (PROBES * KINDS) as u64;
+        kinds.put(more, 99);
+        assert_eq!((kinds.get(more), kinds.get(5)), (Some(99), None));
+        assert_eq!(kinds.get(5 + KINDS as u64), Some(17));
     }
 
     #[test]

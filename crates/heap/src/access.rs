@@ -465,7 +465,11 @@ impl<'h, L: Layer> Access<'h, L> {
     pub(crate) fn check(&mut self, bits: u64, expected: Expected<'h>) -> Result<u16, Error> {
         self.check_whole(bits)?;
         match self.notes.known.get(bits, expected.mark) {
-            Some(number) => Ok(number),
+            Some(number) => {
+                // Another type may have taken its place since: reads by one look would not find it again.
+                self.notes.kinds.put(expected.mark, number);
+                Ok(number)
+            }
             None => self.check_unknown(bits, expected),
         }
     }

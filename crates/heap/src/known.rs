@@ -54,7 +54,7 @@ const KINDS: usize = 32;
 /// Places in which a type is looked for, one behind the other.
 const PROBES: usize = 4;
 
-/// The numbers of the types that were looked at first, by their [marks](crate::persist::Expected). They stay, as long as the heap is the same.
+/// The numbers of types that were looked at, by their [marks](crate::persist::Expected). They stay, as long as the heap is the same.
 /// Few programs have more types than there are places; where two marks want one place, both have one.
 #[derive(Default)]
 pub(crate) struct Kinds([(u64, u16); KINDS]);

@@ -177,7 +177,7 @@ pub(crate) struct RedoLog {
     poisoned: AtomicBool,
     frees: Arc<FreeMarks>,
     second_sync: SecondSync,
-    /// What was written to the pool file beside the log.
+    /// What was written to the pool file beside the log, and not asked for.
     behind: Mutex<Behind>,
     has_no_holes: AtomicBool,
     /// Held while the length of the log's file changes.

@@ -58,6 +58,8 @@ media! {
 }
 
 pub(crate) const SLOTS_PER_LINE: usize = 3;
+/// Pairs in a line's length: the three of its elements, and what its meta bits are as long as.
+pub(crate) const PAIRS_PER_LINE: usize = size_of::<Line>() / size_of::<Pair>();
 pub(crate) const LINE_SIZE: u64 = size_of::<Line>() as u64;
 const _: () = assert!(LINE_SIZE == 64);
 

@@ -20,7 +20,8 @@ pub(crate) use self::slot::{
     write_all,
 };
 use super::format::{
-    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, Pair, SLOTS_PER_LINE,
+    HEADER_SIZE, LEAF_MAGIC, LINE_SIZE, LOW_INLINE, LeafHeader, Line, PAIRS_PER_LINE, Pair,
+    SLOTS_PER_LINE,
 };
 use super::inner::{LeafId, Lows};
 use crate::error::damaged;
@@ -149,8 +150,7 @@ impl<'f> Leaf<'f> {
     /// All of its lines as pairs of words; the last one of each line is its meta bits.
     #[inline(always)]
     pub(crate) fn all_pairs(&self) -> Result<&'f [Pair], Error> {
-        let pairs = self.lines() * (size_of::<Line>() / size_of::<Pair>());
-        Ok(self.region().slice(self.line_offset(0), pairs)?)
+        Ok(self.region().slice(self.line_offset(0), self.lines() * PAIRS_PER_LINE)?)
     }
 
     /// Says that a line of it will be read soon.

@@ -5,11 +5,9 @@ use zerocopy::IntoBytes;
 use super::element::Shape;
 use super::prints::{Slots, WORDS};
 use super::slot::place_of;
-use crate::nvtree::format::{LINE_SIZE, LINES_MAX, Pair, SHAPE_BITS, SLOTS_MAX};
+use crate::nvtree::format::{LINES_MAX, PAIRS_PER_LINE, Pair, SHAPE_BITS, SLOTS_MAX};
 use crate::simd::RANKED;
 
-/// Pairs in a line's length: the three of its elements, and what its meta bits are as long as.
-const PAIRS_PER_LINE: usize = (LINE_SIZE / size_of::<Pair>() as u64) as usize;
 const _: () = assert!(PAIRS_PER_LINE * LINES_MAX <= u8::MAX as usize);
 
 /// In what [`Order::to_words`] gives beside the places: whether all elements are of one shape, and that above it.

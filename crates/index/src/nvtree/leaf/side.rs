@@ -353,33 +353,29 @@ mod tests {
         Order::of(slots.iter().copied())
     }
 
-    fn seen(side: &Side, moment: Moment) -> Option<Order> {
-        side.order(moment)
-    }
-
     #[test]
     fn an_order_is_valid_at_its_moment_and_at_no_other() {
         let side = Side::new_zeroed();
         let now = || side.begin(0).unwrap();
-        assert_eq!(seen(&side, now()), None);
+        assert_eq!(side.order(now()), None);
         let before = side.lock_at(now()).unwrap().set_order(&order(&[2, 0, 44]));
         assert_eq!(now(), before);
-        assert_eq!(seen(&side, now()), Some(order(&[2, 0, 44])));
+        assert_eq!(side.order(now()), Some(order(&[2, 0, 44])));
         side.lock().note(Some(2), (3, 77), 9);
-        assert_eq!((seen(&side, now()), side.newest()), (None, 9));
+        assert_eq!((side.order(now()), side.newest()), (None, 9));
         side.lock().set_order(&order(&[3, 0]));
-        assert_eq!((seen(&side, now()), seen(&side, before)), (Some(order(&[3, 0])), None));
+        assert_eq!((side.order(now()), side.order(before)), (Some(order(&[3, 0])), None));
     }
 
     #[test]
     fn no_order_comes_back_when_the_sequence_does() {
         let side = Side::new_zeroed();
         let moment = side.lock().set_order(&order(&[1]));
-        assert!(seen(&side, moment).is_some());
+        assert!(side.order(moment).is_some());
         // The last even one.
         side.moment.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
         (0..2).for_each(|_| drop(side.lock()));
         assert_eq!(side.begin(0), Some(moment));
-        assert_eq!(seen(&side, moment), None);
+        assert_eq!(side.order(moment), None);
     }
 }

@@ -50,6 +50,15 @@ impl How<'_> {
         }
     }
 
+    /// As [`fence_record`](How::fence_record), of a block.
+    #[inline(always)]
+    pub(crate) fn fence_block(self, region: &Region) {
+        if let How::Single(_) = self {
+            // ORDER: the block is durable before an element that commits by itself refers to it.
+            region.fence("nvtree.block.fence");
+        }
+    }
+
     /// The element of the change was written, and is durable on return if it commits by itself.
     #[inline(always)]
     pub(crate) fn fence_element(self, region: &Region) {

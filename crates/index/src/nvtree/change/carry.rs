@@ -6,7 +6,7 @@ use tembo_pool::Object;
 use crate::nvtree::format::BLOCK_MIN;
 use crate::nvtree::leaf::{Element, LONG, Leaf, Shape, hash};
 use crate::record::{head, record_size, with_record};
-use crate::{Error, Forest};
+use crate::{Error, Forest, Records};
 
 /// The element of `leaf` under a prefix. If its key is too long there to stand in its word, and it has no
 /// record, one is made, flushed and added to `made`: on an error, too. A block whose value that record has is added to
@@ -53,6 +53,14 @@ pub(crate) fn record_for(
 #[inline]
 pub(crate) fn fills_object(len: u64) -> bool {
     len >= BLOCK_MIN && Object::size_for(len) == Some(len)
+}
+
+/// Whether a value is stored as a block: it fills an object, and the key stands in its word.
+#[inline]
+pub(crate) fn is_block(forest: &Forest, shape: Shape, value_len: usize) -> bool {
+    fills_object(value_len as u64)
+        && shape.key_len().is_some()
+        && forest.records() == Records::Checked
 }
 
 /// The payload of the element of a block.

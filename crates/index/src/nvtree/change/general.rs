@@ -3,7 +3,7 @@
 use tembo_pool::Object;
 
 use crate::error::damaged;
-use crate::nvtree::change::carry::{fills_object, write_block, write_record};
+use crate::nvtree::change::carry::{is_block, write_block, write_record};
 use crate::nvtree::change::rebase::{adopt, rebase};
 use crate::nvtree::change::reclaim::make_room;
 use crate::nvtree::change::record::SHORT;
@@ -15,10 +15,10 @@ use crate::nvtree::fast::SLACK;
 use crate::nvtree::format::DELTA_MAX;
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
-use crate::nvtree::leaf::{Element, Guard, LONG, Meta, Shape, TOMB, place_of, print, write};
+use crate::nvtree::leaf::{Element, Guard, LONG, Meta, TOMB, place_of, print, write};
 use crate::nvtree::leaves::{Asked, AskedOf, Leaves, Reached, Spot, Wanted};
 use crate::record::record_size;
-use crate::{Block, Error, Forest, Op, Records, Retired, Stamp, Writer};
+use crate::{Block, Error, Op, Retired, Stamp, Writer};
 
 /// A key, and its leaf where that was reached before.
 type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
@@ -198,14 +198,6 @@ fn still<T>(spot: &Spot<'_, '_>, read: Result<T, Error>) -> Result<Option<T>, Er
     }
 }
 
-/// Whether a value is stored as a block: it fills an object, and the key stands in its word.
-#[inline]
-fn is_block(forest: &Forest, shape: Shape, value_len: usize) -> bool {
-    fills_object(value_len as u64)
-        && shape.key_len().is_some()
-        && forest.records() == Records::Checked
-}
-
 /// Writes a block; the payload of its element.
 fn make_block(
     leaves: &Leaves,
@@ -217,10 +209,7 @@ fn make_block(
     let block = leaves.forest.pool().alloc(size)?;
     *record = Some(block);
     let payload = write_block(&leaves.forest, block, value)?;
-    if let How::Single(_) = how {
-        // ORDER: the block is durable before an element that commits by itself refers to it.
-        leaves.forest.region().fence("nvtree.block.fence");
-    }
+    how.fence_block(leaves.forest.region());
     Ok(payload)
 }
 

@@ -1,14 +1,15 @@
-//! The fast path of changes of which key or value stands in a record. It is what `general.rs` does, where nothing needs old
+//! The fast path of changes of which key or value stands in a record, or the value in a block. It is what `general.rs` does, where nothing needs old
 //! versions of the leaf, the pool has a slot at hand, and the leaf has one: without a second look at the leaf, and with one
 //! look at the record of the key. Like `fast.rs` it is there twice for that and nothing else.
 
 use tembo_pmem::prefetch;
 use tembo_pool::Object;
 
-use crate::nvtree::change::carry::write_record;
+use crate::nvtree::change::carry::{is_block, write_block, write_record};
 use crate::nvtree::change::clean::is_shared;
+use crate::nvtree::change::target::{LARGE, VERY_LARGE};
 use crate::nvtree::fast::{SLACK, slot_for, usable};
-use crate::nvtree::format::{BLOCK_MIN, DELTA_MAX, LINE_SIZE, Line};
+use crate::nvtree::format::{DELTA_MAX, LINE_SIZE, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
 use crate::nvtree::leaf::{
@@ -43,8 +44,8 @@ pub(super) fn put_record<const SCATTERED: bool>(
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
     let len = len_of(value);
-    if len as u64 >= BLOCK_MIN {
-        // It has blocks, and no record.
+    if len >= VERY_LARGE {
+        // The leaf is looked through for others.
         return None;
     }
     let wanted = Wanted::new(key);
@@ -80,8 +81,7 @@ pub(super) fn change_record<'f>(
         Op::Put { value, .. } => len_of(value),
         Op::Remove { .. } => 0,
     };
-    if len as u64 >= BLOCK_MIN {
-        // It has blocks, and no record.
+    if len >= VERY_LARGE {
         return None;
     }
     let at = match reached.take() {
@@ -160,24 +160,52 @@ fn put(
     if !has_record || takes_last {
         return None;
     }
-    let slot = slot_in(sight, how, writer)?;
-    let size = record_size(forest.records(), placed.key.len(), value_len);
+    let slot = slot_in(sight, value_len, how, writer)?;
+    let is_block = is_block(forest, placed.shape, value_len);
+    let size = match is_block {
+        true => value_len as u64,
+        false => record_size(forest.records(), placed.key.len(), value_len),
+    };
     let (region, pool) = (forest.region(), forest.pool());
-    // Short records do not go beside the log.
+    // What is not very large does not go beside the log.
     let _section = region.reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
     let object = pool.alloc_at_hand(size)?;
-    let shape = placed.shape.with_value(LONG);
-    let payload = object.to_bits() | sight.hash << 48;
-    let element = Element { key: placed.word, payload, shape };
+    let long = placed.shape.with_value(LONG);
+    let (written, shape) = match is_block {
+        true => (make_block(forest, object, value, how), long.with_block()),
+        false => (make_record(forest, object, (placed.key, value), sight.hash, how), long),
+    };
     let mut done = None;
-    if write_record(forest, object, placed.key, value).is_ok() {
-        how.fence_record(region);
+    if let Some(payload) = written {
+        let element = Element { key: placed.word, payload, shape };
         done = replace(sight, (slot, &element, false), how, writer);
     }
     if done.is_none() {
         pool.free_unused(object);
     }
     done
+}
+
+/// Writes a record; the payload of its element.
+#[inline(always)]
+fn make_record(
+    forest: &Forest,
+    object: Object,
+    (key, value): (&[u8], &[&[u8]]),
+    hash: u64,
+    how: How<'_>,
+) -> Option<u64> {
+    write_record(forest, object, key, value).ok()?;
+    how.fence_record(forest.region());
+    Some(object.to_bits() | hash << 48)
+}
+
+/// Writes a block; the payload of its element.
+#[inline(never)]
+fn make_block(forest: &Forest, object: Object, value: &[&[u8]], how: How<'_>) -> Option<u64> {
+    let payload = write_block(forest, object, value).ok()?;
+    how.fence_block(forest.region());
+    Some(payload)
 }
 
 #[inline(always)]
@@ -189,18 +217,28 @@ fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Optio
     if element.record().is_some_and(|record| record.size() > SHORT) {
         return None;
     }
-    let slot = slot_in(sight, how, writer)?;
+    let slot = slot_in(sight, 0, how, writer)?;
     let _section = sight.at.leaf.region().reserve(1).ok()?;
     replace(sight, (slot, element, true), how, writer)
 }
 
-/// The slot that a change uses; `None`: not by the fast path, or there is none.
+/// The slot that a change uses, whose value has so many bytes; `None`: not by the fast path, or there is none.
 #[inline(always)]
-fn slot_in(sight: &Sight<'_, '_>, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
+fn slot_in(
+    sight: &Sight<'_, '_>,
+    value_len: usize,
+    how: How<'_>,
+    writer: &Writer<'_>,
+) -> Option<usize> {
     let Reached { leaf, lines, .. } = sight.at;
     let newest = leaf.side.newest();
     let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
-    let usable = usable(newest, how, writer, sight.free_or_ended, free)?;
+    let mut usable = usable(newest, how, writer, sight.free_or_ended, free)?;
+    if value_len >= LARGE {
+        // What is there keeps its space until the slot is used again. If it may be needed, the general path asks.
+        let ended = sight.free_or_ended & !free();
+        usable &= if ended == 0 { usable } else { ended };
+    }
     let slot = slot_for(Slots(usable), sight.hash, lines.len())?;
     prefetch(lines.get(place_of(slot).0)?);
     // If others have drawn more than the slack since, there is no delta for the version that is drawn later.

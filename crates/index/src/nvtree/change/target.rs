@@ -12,11 +12,11 @@ use crate::{Error, Retained, Writer};
 
 /// A value of so many bytes takes a slot in which nothing is that is needed before a free one: what is there gives its
 /// space back.
-const LARGE: usize = BLOCK_MIN as usize;
+pub(super) const LARGE: usize = BLOCK_MIN as usize;
 
 /// A leaf keeps no more than one value of so many bytes that nothing needs: it is worth it to compare keys, and to clean
 /// the leaf.
-const VERY_LARGE: usize = 16 << 10;
+pub(super) const VERY_LARGE: usize = 16 << 10;
 
 #[cfg(test)]
 thread_local! {

@@ -166,6 +166,32 @@ fn a_block_of_four_kibibytes_takes_that_and_lies_at_a_page() {
     }
 }
 
+/// Of a large value no more is left in a leaf than the one that was removed last.
+#[test]
+fn a_removal_keeps_its_key_and_not_its_value() {
+    const COUNT: u64 = 400;
+    let short = |n: u64| n.to_be_bytes().to_vec();
+    let long = |n: u64| format!("{:016x}", n.wrapping_mul(0x1234_5678_9abc_def1)).into_bytes();
+    let keys: [fn(u64) -> Vec<u8>; 2] = [short, long];
+    for (key, len) in keys.into_iter().flat_map(|key| [2000, 2048, 20_000].map(|len| (key, len))) {
+        for is_single in [true, false] {
+            let mut house = House::new(Geometry::default(), Records::Checked);
+            let before = house.used();
+            for n in 0..COUNT {
+                assert!(!house.put(&key(n), &block(n, len), is_single));
+            }
+            for n in (0..COUNT).map(|n| n * 7 % COUNT) {
+                assert!(house.change(Op::Remove { key: &key(n) }, is_single));
+                assert_eq!(house.get(&key(n)).unwrap(), None);
+            }
+            let (left, most) = (house.used() - before, COUNT * len as u64 / 5);
+            assert!(left <= most, "{left} above {most}, of values of {len}, single: {is_single}");
+            assert!(house.all().is_empty());
+            house.check().unwrap();
+        }
+    }
+}
+
 #[test]
 fn without_checksums_a_value_stands_behind_its_key_as_it_always_did() {
     let mut house = House::new(Geometry::default(), Records::Unchecked);

@@ -124,13 +124,30 @@ impl Allocator {
         self.take_slot(current, class, size).ok_or(Lack::Frontier(self.frontier))
     }
 
-    /// Takes an object of a class if the class has a slot at hand, in the chunk from which it took the last one.
+    /// Takes an object of a class if the class has a slot at hand: in the chunk from which it took the last one or, where a
+    /// chunk is as good as another, in the next one that has room.
     #[inline]
     pub(crate) fn take_at_hand(&mut self, class: u8) -> Option<Object> {
         let size = size_of_class(class);
         let current = self.classes[usize::from(class)].current;
-        // The objects of a class without chunks to share have no current one.
-        if current == NONE { None } else { self.take_slot(current, class, size) }
+        if current == NONE {
+            // So it is of a class whose objects share no chunks.
+            return None;
+        }
+        self.take_slot(current, class, size).or_else(|| self.take_listed(class, size))
+    }
+
+    /// Takes an object from another chunk of the class that has room, which becomes the current one.
+    #[inline(never)]
+    fn take_listed(&mut self, class: u8, size: u64) -> Option<Object> {
+        if self.frees.is_logged() {
+            // There a chunk is chosen, and asked for.
+            return None;
+        }
+        let lists = &mut self.classes[usize::from(class)];
+        let chunk = lists.take(&mut self.chunks)?;
+        lists.current = chunk;
+        self.take_slot(chunk, class, size)
     }
 
     #[inline]

@@ -175,11 +175,10 @@ fn put(
         true => (make_block(forest, object, value, how), long.with_block()),
         false => (make_record(forest, object, (placed.key, value), sight.hash, how), long),
     };
-    let mut done = None;
-    if let Some(payload) = written {
+    let done = written.and_then(|payload| {
         let element = Element { key: placed.word, payload, shape };
-        done = replace(sight, (slot, &element, false), how, writer);
-    }
+        replace(sight, (slot, &element, false), how, writer)
+    });
     if done.is_none() {
         pool.free_unused(object);
     }
@@ -210,16 +209,49 @@ fn make_block(forest: &Forest, object: Object, value: &[&[u8]], how: How<'_>) ->
 
 #[inline(always)]
 fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Option<bool> {
-    let Some((_, element)) = &sight.old else {
+    let Some((_, old)) = &sight.old else {
         return sight.at.leaf.side.still(sight.at.moment).then_some(false);
     };
-    // A larger one is not to be kept until the removal is forgotten.
-    if element.record().is_some_and(|record| record.size() > SHORT) {
-        return None;
+    let record_len = old.record().map_or(0, Object::size);
+    if record_len > SHORT {
+        return remove_large(sight, record_len as usize, how, writer);
     }
     let slot = slot_in(sight, 0, how, writer)?;
     let _section = sight.at.leaf.region().reserve(1).ok()?;
-    replace(sight, (slot, element, true), how, writer)
+    replace(sight, (slot, old, true), how, writer)
+}
+
+/// Removes a key whose record is large, and not to be kept until the removal is forgotten: the removal has a record of its own,
+/// of the key, or none if the key stands in its word.
+#[inline(always)]
+fn remove_large(
+    sight: &Sight<'_, '_>,
+    record_len: usize,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    if record_len >= VERY_LARGE {
+        return None;
+    }
+    let (forest, placed) = (sight.at.leaf.forest, &sight.placed);
+    let slot = slot_in(sight, record_len, how, writer)?;
+    if placed.shape.key_len().is_some() {
+        let element = Element { key: placed.word, payload: 0, shape: placed.shape.with_value(0) };
+        let _section = forest.region().reserve(1).ok()?;
+        return replace(sight, (slot, &element, true), how, writer);
+    }
+    let size = record_size(forest.records(), placed.key.len(), 0);
+    let _section = forest.region().reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
+    let object = forest.pool().alloc_at_hand(size)?;
+    let written = make_record(forest, object, (placed.key, &[]), sight.hash, how);
+    let done = written.and_then(|payload| {
+        let element = Element { key: placed.word, payload, shape: placed.shape.with_value(LONG) };
+        replace(sight, (slot, &element, true), how, writer)
+    });
+    if done.is_none() {
+        forest.pool().free_unused(object);
+    }
+    done
 }
 
 /// The slot that a change uses, whose value has so many bytes; `None`: not by the fast path, or there is none.

@@ -518,7 +518,7 @@ mod tests {
     use crate::class_lists::SLOTS_ASKED;
 
     #[test]
-    fn what_is_at_hand_is_what_would_be_taken_next_and_takes_no_other_chunk() {
+    fn what_is_at_hand_is_what_would_be_taken_next_and_takes_no_empty_chunk() {
         let layout = Layout::new(Geometry::default());
         let (first, class) = (layout.first(), class_for(192).unwrap());
         let mut allocator = Allocator::new(layout, first, first + 4);
@@ -538,6 +538,15 @@ mod tests {
         assert_eq!(taken.len(), layout.slots(192) as usize);
         let large = class_for(layout.chunk_size()).unwrap();
         assert!(allocator.take(large).is_ok() && allocator.take_at_hand(large).is_none());
+        // Of two full chunks the first has a slot again, and then the second.
+        let other = allocator.take(class).unwrap();
+        while allocator.take_at_hand(class).is_some() {}
+        let top = allocator.top();
+        allocator.give(taken[3]);
+        assert_eq!(allocator.take_at_hand(class), Some(taken[3]));
+        allocator.give(other);
+        assert_eq!(allocator.take_at_hand(class), Some(other));
+        assert_eq!((allocator.take_at_hand(class), allocator.top()), (None, top));
     }
 
     #[test]

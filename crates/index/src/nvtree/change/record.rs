@@ -1,6 +1,6 @@
-//! The fast path of changes of which key or value stands in a record, or the value in a block. It is what `general.rs` does, where nothing needs old
-//! versions of the leaf, the pool has a slot at hand, and the leaf has one: without a second look at the leaf, and with one
-//! look at the record of the key. Like `fast.rs` it is there twice for that and nothing else.
+//! The fast path of changes of which key or value stands in a record, or the value in a block. It is what `general.rs` does,
+//! where nothing needs old versions of the leaf, the pool has a slot at hand, and the leaf has one: without a second look at
+//! the leaf, and with one look at the record of the key. Like `fast.rs` it is there twice for that and nothing else.
 
 use tembo_pmem::prefetch;
 use tembo_pool::Object;

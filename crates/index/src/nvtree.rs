@@ -41,13 +41,14 @@
 //! Of a key and a value of up to eight bytes: one line and one fence for an insert, an update, a
 //! removal that commits by itself; one line in a group. The insert that takes a leaf's last slot splits it
 //! (`change/split_half.rs`): it costs two fences, and lines for what moves, the header and the link. Of longer keys and
-//! values an insert and an update write a record before, with one more fence; a removal takes none.
+//! values an insert and an update write a record before, with one more fence; so does the removal of a record of more than
+//! 1 KiB under a key of more than eight bytes, and no other.
 //!
 //! # Rooms
 //! ```text
 //!   nvtree.rs   the tree: format, open, VersionedIndex
 //!     |
-//!   change/     put and remove: the general path, the fast path of records; making room: clean, split, rebase
+//!   change/     put and remove: the general path, the fast path of records and blocks; making room: clean, split, rebase
 //!   upkeep/     mark, scrub, collect and merge, the hint, check
 //!   read/       the general path of lookups; ranges, changes
 //!   fast        the fast path of lookups and changes of short keys and values

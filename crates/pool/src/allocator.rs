@@ -131,7 +131,7 @@ impl Allocator {
         let size = size_of_class(class);
         let current = self.classes[usize::from(class)].current;
         if current == NONE {
-            // No object of the class was taken yet, or its objects share no chunks.
+            // Objects of the class share no chunks, or it has none that was chosen: `take` chooses one.
             return None;
         }
         self.take_slot(current, class, size).or_else(|| self.take_listed(class, size))

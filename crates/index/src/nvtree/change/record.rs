@@ -167,7 +167,7 @@ fn put(
         false => record_size(forest.records(), placed.key.len(), value_len),
     };
     let (region, pool) = (forest.region(), forest.pool());
-    // What is not very large does not go beside the log.
+    // More lines than are noted: beside the log go only records with keys of almost 64 KiB.
     let _section = region.reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
     let object = pool.alloc_at_hand(size)?;
     let long = placed.shape.with_value(LONG);

@@ -42,7 +42,7 @@
 //! removal that commits by itself; one line in a group. The insert that takes a leaf's last slot splits it
 //! (`change/split_half.rs`): it costs two fences, and lines for what moves, the header and the link. Of longer keys and
 //! values an insert and an update write a record before, with one more fence; so does the removal of a record of more than
-//! 1 KiB under a key of more than eight bytes, and no other.
+//! 1 KiB whose key does not fit into a word behind the leaf's prefix, and no other.
 //!
 //! # Rooms
 //! ```text

@@ -175,14 +175,8 @@ fn put(
         true => (make_block(forest, object, value, how), long.with_block()),
         false => (make_record(forest, object, (placed.key, value), sight.hash, how), long),
     };
-    let done = written.and_then(|payload| {
-        let element = Element { key: placed.word, payload, shape };
-        replace(sight, (slot, &element, false), how, writer)
-    });
-    if done.is_none() {
-        pool.free_unused(object);
-    }
-    done
+    let element = written.map(|payload| Element { key: placed.word, payload, shape });
+    replace_by(sight, (slot, object, element, false), how, writer)
 }
 
 /// Writes a record; the payload of its element.
@@ -212,11 +206,11 @@ fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Optio
     let Some((_, old)) = &sight.old else {
         return sight.at.leaf.side.still(sight.at.moment).then_some(false);
     };
-    let record_len = old.record().map_or(0, Object::size);
-    if record_len > SHORT {
-        return remove_large(sight, record_len as usize, how, writer);
+    let record_len = old.record().map_or(0, Object::size) as usize;
+    if record_len as u64 > SHORT {
+        return remove_large(sight, record_len, how, writer);
     }
-    let slot = slot_in(sight, 0, how, writer)?;
+    let slot = slot_in(sight, record_len, how, writer)?;
     let _section = sight.at.leaf.region().reserve(1).ok()?;
     replace(sight, (slot, old, true), how, writer)
 }
@@ -244,29 +238,19 @@ fn remove_large(
     let _section = forest.region().reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
     let object = forest.pool().alloc_at_hand(size)?;
     let written = make_record(forest, object, (placed.key, &[]), sight.hash, how);
-    let done = written.and_then(|payload| {
-        let element = Element { key: placed.word, payload, shape: placed.shape.with_value(LONG) };
-        replace(sight, (slot, &element, true), how, writer)
-    });
-    if done.is_none() {
-        forest.pool().free_unused(object);
-    }
-    done
+    let shape = placed.shape.with_value(LONG);
+    let element = written.map(|payload| Element { key: placed.word, payload, shape });
+    replace_by(sight, (slot, object, element, true), how, writer)
 }
 
-/// The slot that a change uses, whose value has so many bytes; `None`: not by the fast path, or there is none.
+/// The slot that a change uses, of which so many bytes come or go; `None`: not by the fast path, or there is none.
 #[inline(always)]
-fn slot_in(
-    sight: &Sight<'_, '_>,
-    value_len: usize,
-    how: How<'_>,
-    writer: &Writer<'_>,
-) -> Option<usize> {
+fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
     let Reached { leaf, lines, .. } = sight.at;
     let newest = leaf.side.newest();
     let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
     let mut usable = usable(newest, how, writer, sight.free_or_ended, free)?;
-    if value_len >= LARGE {
+    if len >= LARGE {
         // What is there keeps its space until the slot is used again. If it may be needed, the general path asks.
         let ended = sight.free_or_ended & !free();
         usable &= if ended == 0 { usable } else { ended };
@@ -276,6 +260,21 @@ fn slot_in(
     // If others have drawn more than the slack since, there is no delta for the version that is drawn later.
     let distance = how.version_seen(writer).saturating_sub(leaf.side.base());
     (distance <= u64::from(DELTA_MAX) - SLACK).then_some(slot)
+}
+
+/// As [`replace`], by the element of an object, if that was written. Else the object is free again.
+#[inline(always)]
+fn replace_by(
+    sight: &Sight<'_, '_>,
+    (slot, object, element, removed): (usize, Object, Option<Element>, bool),
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let done = element.and_then(|element| replace(sight, (slot, &element, removed), how, writer));
+    if done.is_none() {
+        sight.at.leaf.forest.pool().free_unused(object);
+    }
+    done
 }
 
 /// Puts an element into a slot, if the leaf is still as it was; whether the key was there. Of a change that commits by

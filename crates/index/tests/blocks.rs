@@ -139,25 +139,25 @@ fn block(number: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_block_of_four_kibibytes_takes_that_and_lies_at_a_page() {
-    const COUNT: u64 = 1000;
-    for (len, geometry) in [(BLOCK, Geometry::default()), (512, Geometry::default())] {
-        let mut house = House::new(geometry, Records::Checked);
+fn a_block_of_a_power_of_two_takes_that_and_lies_at_a_multiple_of_it() {
+    for len in [512, 1024, 2048, BLOCK, 8192, 16_384, 65_536] {
+        let count: u64 = if len > BLOCK { 200 } else { 1000 };
+        let mut house = House::new(Geometry::default(), Records::Checked);
         let before = house.used();
-        for number in 0..COUNT {
-            let key = (number * 7 % COUNT).to_be_bytes();
+        for number in 0..count {
+            let key = (number * 7 % count).to_be_bytes();
             assert!(!house.put(&key, &block(number, len), number % 2 == 0));
         }
-        let each = (house.used() - before) as f64 / COUNT as f64;
+        let each = (house.used() - before) as f64 / count as f64;
         // What an element takes: a third of a line in a leaf that is half full at worst.
         assert!(each <= len as f64 + 64.0, "{each} bytes for a block of {len}");
         let blocks: Vec<Object> =
             house.objects().into_iter().filter(|object| object.size() == len as u64).collect();
-        assert!(blocks.len() >= COUNT as usize);
+        assert!(blocks.len() >= count as usize);
         assert!(blocks.iter().all(|block| block.offset().is_multiple_of(len as u64)));
         // A version later no leaf has more than one of the blocks that were overwritten.
         let before = house.used();
-        for number in 0..COUNT {
+        for number in 0..count {
             assert!(house.put(&number.to_be_bytes(), &block(number + 9, len), number % 3 == 0));
         }
         let most = before + before / 20;

@@ -193,10 +193,13 @@ impl Changes {
     /// back; or it finds nothing, if a version changed nothing. Returns false if the time is over, or if
     /// [`Store::close`](crate::Store::close) was called meanwhile, which this handle keeps from closing.
     ///
-    /// What is committed with [`Durability::Buffered`](crate::Durability) is durable at the next sync.
+    /// What is committed with [`Durability::Buffered`](crate::Durability) is durable at the next sync. A thread that has an
+    /// [`Exclusive`](crate::Exclusive) of the store does not sleep, as it would wait for itself: it gets false if there
+    /// is nothing.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         if self.waiting.is_empty() {
             self.advance();
+            let timeout = if self.handle.is_own() { Duration::ZERO } else { timeout };
             let event = self.handle.shared.versions.durable_event();
             return event.wait(timeout, || self.has_more());
         }

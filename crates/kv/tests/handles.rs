@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use tembo_kv::{
-    Changes, CloseError, Durability, Entries, Error, IndexKind, Isolation, Keyspace, Options,
-    Progress, Retention, Snapshot, Store, Transaction,
+    Changes, CloseError, Durability, Entries, Error, IndexKind, Isolation, Keyspace, Options, Pool,
+    Progress, Readiness, Replica, Retention, Snapshot, Store, Transaction,
 };
+
+/// Longer than any step of a test takes.
+const LONG: Duration = Duration::from_secs(30);
 
 fn store(index: IndexKind) -> (Store, Keyspace) {
     let options = Options::new().index(index).background(false);
@@ -34,6 +38,10 @@ fn every_handle_can_be_sent_and_the_store_be_shared() {
     is_send::<Entries<'static>>();
     is_send::<CloseError>();
     is_send::<Keyspace>();
+    is_send::<Replica>();
+    is_send::<Readiness>();
+    is_send::<Pool>();
+    is_sync::<Pool>();
 }
 
 #[test]
@@ -175,6 +183,8 @@ fn would_deadlock(index: IndexKind) {
     assert!(store.horizon().holders.len() >= 2);
     let mut follower = store.changes(store.visible()).unwrap();
     assert!(follower.next().unwrap().is_none());
+    let began = Instant::now();
+    assert!(!follower.wait(LONG) && began.elapsed() < LONG, "it waited for itself");
     store.sync().unwrap();
 
     drop(writer);

@@ -121,6 +121,11 @@ impl Engine {
         self.writer.check()
     }
 
+    /// Whether the calling thread has the writer's lock by a handle: what waits for a commit of another might wait for it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.writer.check().is_err()
+    }
+
     fn relieved<E, G>(
         &self,
         lock: impl Fn() -> Result<Writing<E, G>, Error>,

@@ -23,7 +23,8 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::NoSuchAttribute { .. } => Errno::ENODATA,
         Error::AttributeTooLong { .. } => Errno::E2BIG,
         Error::OverLimit { .. } => Errno::EDQUOT,
-        Error::Store(StoreError::Full(_)) => Errno::ENOSPC,
+        // Of the second the content is there and not durable, as behind a `fsync` on a full disk.
+        Error::Store(StoreError::Full(_) | StoreError::NotDurable(_)) => Errno::ENOSPC,
         Error::Store(StoreError::ReadOnly | StoreError::IsReplica) => Errno::EROFS,
         Error::Store(StoreError::Conflict { held_by: Some(_), .. }) => Errno::EBUSY,
         // Programs repeat what gets EAGAIN, and a transaction that has lost stays lost.

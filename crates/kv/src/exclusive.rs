@@ -301,8 +301,8 @@ impl Exclusive {
     /// read is as durable.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; then nothing of it may be shown, though it may be there after the next
-    /// open.
+    /// [`Error::NotDurable`]: all of it is visible; sync when the disk has room. [`Error::Poisoned`]: then nothing of it may be
+    /// shown, though it may be there after the next open.
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
         let changed = self.changes.last();
         let (shared, ledger) = self.writing.parts();

@@ -498,7 +498,7 @@ impl Store {
     /// is dropped or given to another version. Synced when it returns.
     ///
     /// # Errors
-    /// [`Error::SnapshotName`]; those of a sync.
+    /// [`Error::SnapshotName`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it has the name.
     pub fn save_snapshot(&self, name: &str) -> Result<u64, Error> {
         let shared = &self.handle.shared;
         shared.check_writable()?;
@@ -507,6 +507,7 @@ impl Store {
         let version = shared.versions.pins.pin_visible(PinKind::Name);
         let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
         drop(gate);
+        shared.versions.sync_beside(shared.region())?;
         self.give_up(before);
         Ok(version)
     }
@@ -515,12 +516,13 @@ impl Store {
     /// when it returns.
     ///
     /// # Errors
-    /// [`Error::SnapshotName`]; those of a sync.
+    /// [`Error::SnapshotName`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it has the name.
     pub fn name_snapshot(&self, name: &str, snapshot: &Snapshot) -> Result<(), Error> {
         let (shared, version) = (&self.handle.shared, snapshot.version());
         shared.check_writable()?;
         shared.versions.pins.pin(version, PinKind::Name);
         let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
+        shared.versions.sync_beside(shared.region())?;
         self.give_up(before);
         Ok(())
     }
@@ -528,11 +530,14 @@ impl Store {
     /// Drops a named snapshot; false if there was none. Synced when it returns.
     ///
     /// # Errors
-    /// Those of a sync.
+    /// [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it is dropped.
     pub fn drop_snapshot(&self, name: &str) -> Result<bool, Error> {
         let shared = &self.handle.shared;
         shared.check_writable()?;
         let dropped = shared.names.forget(&shared.root, &shared.versions.pins, name)?;
+        if dropped.is_some() {
+            shared.versions.sync_beside(shared.region())?;
+        }
         self.give_up(dropped);
         Ok(dropped.is_some())
     }
@@ -564,7 +569,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotRetained`] of [`Retention::Since`] a version that is not in the window of before;
-    /// [`Error::WouldDeadlock`].
+    /// [`Error::WouldDeadlock`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it is in force.
     pub fn retain(&self, retention: Retention) -> Result<u64, Error> {
         self.handle.shared.check_writable()?;
         let mut writing = self.handle.lock()?;

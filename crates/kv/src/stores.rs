@@ -88,14 +88,14 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Pool`] if the name is taken or too long, or the table of tenants is full;
-    /// [`Error::Full`].
+    /// [`Error::Full`]; [`Error::NotDurable`]: it is there, and durable with the next sync of the pool.
     pub fn create_store(&self, name: &str, options: &Options) -> Result<Store, Error> {
         let space = &self.0.space;
         if space.region().is_read_only() {
             return Err(Error::ReadOnly);
         }
         let entry = open::format(space, name, (options.index_kind(), options.records()))?;
-        space.region().sync()?;
+        space.region().sync().map_err(Error::of_sync)?;
         self.start(&entry, options)
     }
 

@@ -360,8 +360,9 @@ impl Transaction {
     /// read is as durable.
     ///
     /// # Errors
-    /// [`Error::Conflict`], [`Error::Full`], [`Error::WouldDeadlock`]: nothing has changed. [`Error::Poisoned`]: then
-    /// nothing of it may be shown, though it may be there after the next open.
+    /// [`Error::Conflict`], [`Error::Full`], [`Error::WouldDeadlock`]: nothing has changed. [`Error::NotDurable`]: all of it is
+    /// visible; sync when the disk has room, and do not commit it again. [`Error::Poisoned`]: then nothing of it may be
+    /// shown, though it may be there after the next open.
     pub fn commit(mut self, durability: Durability) -> Result<u64, Error> {
         if self.spilled.is_some() {
             return self.commit_spilled(durability);

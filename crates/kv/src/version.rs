@@ -45,6 +45,9 @@ pub(crate) struct Versions {
     durable: AtomicU64,
     /// In that domain: wakes those that wait for what is durable.
     synced: EventCount,
+    /// In that domain: syncs of what is no version that have failed, and how many of them a later one has made up for.
+    unsynced: AtomicU64,
+    made_up: AtomicU64,
     is_logged: bool,
     /// Held for reading while a snapshot begins, for writing by a rollback.
     gate: Apart<RwLock<()>>,
@@ -59,6 +62,8 @@ impl Versions {
             long_reads: LongReads::default(),
             durable: AtomicU64::new(visible),
             synced: EventCount::default(),
+            unsynced: AtomicU64::new(0),
+            made_up: AtomicU64::new(0),
             is_logged,
             gate: Apart::default(),
         }
@@ -93,12 +98,23 @@ impl Versions {
             return Ok(());
         }
         let version = self.pins.visible();
-        if version > self.durable() {
+        let unsynced = self.unsynced.load(Ordering::Acquire);
+        if version > self.durable() || unsynced > self.made_up.load(Ordering::Acquire) {
             region.sync().map_err(Error::of_sync)?;
+            self.made_up.fetch_max(unsynced, Ordering::AcqRel);
             self.durable.fetch_max(version, Ordering::AcqRel);
             self.synced.notify();
         }
         Ok(())
+    }
+
+    /// As [`sync`](Versions::sync), for what the caller has fenced and is no version: a name, the window.
+    pub(crate) fn sync_beside(&self, region: &Region) -> Result<(), Error> {
+        region.sync().map_err(|error| {
+            // The next sync has to do it, though no version waits for it.
+            self.unsynced.fetch_add(1, Ordering::AcqRel);
+            Error::of_sync(error)
+        })
     }
 
     /// Wakes those that wait for a version to be durable.

@@ -27,7 +27,7 @@ pub(super) fn move_window(shared: &Shared, ledger: &mut Ledger) {
 /// Keeps another window. Synced when it returns.
 ///
 /// # Errors
-/// [`Error::NotRetained`].
+/// [`Error::NotRetained`], [`Error::Full`]: nothing has changed; [`Error::NotDurable`].
 pub(crate) fn set_retention(
     shared: &Shared,
     ledger: &mut Ledger,
@@ -48,7 +48,7 @@ pub(crate) fn set_retention(
     };
     put_window(shared, ledger, from, retention)?;
     move_window(shared, ledger);
-    shared.region().sync()?;
+    shared.versions.sync_beside(shared.region())?;
     reclaim(shared, ledger);
     Ok(())
 }

@@ -89,8 +89,8 @@ fn roll(
     // what died is given back later.
     shared.published.store(ledger.trees.known(), visible);
     pins.forget_trees();
+    ledger.is_broken = false;
     // Followers learn of it as of any version that becomes durable.
     shared.versions.sync(shared.region())?;
-    ledger.is_broken = false;
     Ok(dropped)
 }

@@ -39,7 +39,7 @@ impl Names {
     }
 
     /// Names a version that the caller has pinned; the name takes the pin over. The version that it gives up, if it
-    /// was another's name. Synced when it returns. After an error the pin is given up.
+    /// was another's name. Fenced when it returns, not synced. After an error nothing has changed, and the pin is given up.
     pub(crate) fn put(
         &self,
         root: &Root,
@@ -49,11 +49,8 @@ impl Names {
     ) -> Result<Option<u64>, Error> {
         let mut named = self.lock();
         let put = || {
-            let region = root.region();
-            let section = region.reserve(1)?;
-            NameTable(root).put(name, version)?;
-            drop(section);
-            Ok(region.sync()?)
+            let _section = root.region().reserve(1)?;
+            NameTable(root).put(name, version)
         };
         if let Err(error) = put() {
             pins.unpin(version, PinKind::Name);
@@ -66,7 +63,7 @@ impl Names {
         Ok(before)
     }
 
-    /// Drops a name and returns its version; `None`: there was none. Synced when it returns.
+    /// Drops a name and returns its version; `None`: there was none. Fenced when it returns, not synced.
     pub(crate) fn forget(
         &self,
         root: &Root,
@@ -75,11 +72,9 @@ impl Names {
     ) -> Result<Option<u64>, Error> {
         let mut named = self.lock();
         let Some(&version) = named.get(name) else { return Ok(None) };
-        let region = root.region();
-        let section = region.reserve(1)?;
+        let section = root.region().reserve(1)?;
         NameTable(root).forget(name)?;
         drop(section);
-        region.sync()?;
         named.remove(name);
         pins.unpin(version, PinKind::Name);
         Ok(Some(version))

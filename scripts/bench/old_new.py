@@ -5,7 +5,11 @@ Rounds are interleaved: in each, both programs run `bench nvtree` and `bench rec
 odd rounds, the other in even ones. Of each row the ratio new to old is shown three ways: of the medians, of the best rounds, and the
 median of the rounds' own ratios with the least and the greatest. More than 1: new is faster. Operations a second of thread CPU time.
 
-    scripts/bench/old_new.py --old 'old/tembo-lab bench' --new 'target/release/tembo-lab bench' --rounds 12 --processor 0
+    scripts/bench/old_new.py --old 'old/tembo-lab bench' --new 'target/release/tembo-lab bench' --rounds 12
+
+With `--processor N` both run on that one alone, and so do their threads of the background.
+
+`--checksums` asks instead what the checksums of records cost: the new program twice, first without them.
 
 `--transactions N` looks instead at N quick rounds of `bench transactions`, in commits a second.
 
@@ -37,16 +41,22 @@ def size_and_count(text):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--old", required=True, help="the command before its experiment's name, with spaces between its words")
+    parser.add_argument("--old", help="the command before its experiment's name, with spaces between its words")
     parser.add_argument("--new", required=True)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--keys", type=int, default=KEYS, help="of 8 bytes in each index; 0: none")
     parser.add_argument("--records", type=size_and_count, action="append", metavar="BYTES:COUNT",
                         help=f"bytes of a value and how many records; may be given again; default: {RECORDS}")
     parser.add_argument("--transactions", type=int, metavar="ROUNDS", help="quick rounds of `bench transactions`, and nothing else")
+    parser.add_argument("--checksums", action="store_true", help="--new, with checksums of records to without")
     parser.add_argument("--processor", help="on which both run; any unless given")
     parser.add_argument("--out", default=os.path.join(ROOT, "target/bench"))
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.checksums:
+        args.old, args.keys = args.new, 0
+    elif not args.old:
+        parser.error("--old is needed, unless --checksums is given")
+    return args
 
 
 def ask(args, command, *words):
@@ -57,8 +67,8 @@ def ask(args, command, *words):
     return json.loads(done.stdout)
 
 
-def measure(args, command, seed):
-    """Operations a second by row: bytes of the value, contender, operation."""
+def measure(args, command, seed, of_records):
+    """Operations a second by row: bytes of the value, contender, operation. `of_records`: more words for `bench records`."""
     rows = {}
     if args.keys:
         found = ask(args, command, "nvtree", "--keys", str(args.keys), "--rounds", "1", "--seed", str(seed),
@@ -67,7 +77,7 @@ def measure(args, command, seed):
             rows["8 B", cell["contender"], cell["operation"]] = cell["cpu"]["median"]
     for size, count in args.records or RECORDS:
         found = ask(args, command, "records", "--count", str(count), "--value-size", str(size), "--rounds", "1",
-                    "--seed", str(seed))
+                    "--seed", str(seed), *of_records)
         for cell in found:
             rows[f"{size} B", cell["index"], cell["operation"]] = cell["cpu_kops"]
     return rows
@@ -119,14 +129,17 @@ def main():
     rows = {}
     rounds = args.transactions or args.rounds
     for number in range(1, rounds + 1):
-        order = [(0, args.old), (1, args.new)]
-        for which, command in order if number % 2 else reversed(order):
-            found = measure_transactions(command, number) if args.transactions else measure(args, command, number)
+        order = [(0, args.old, ["--without-checksums"] if args.checksums else []), (1, args.new, [])]
+        for which, command, of_records in order if number % 2 else reversed(order):
+            found = (measure_transactions(command, number) if args.transactions
+                     else measure(args, command, number, of_records))
             for row, figure in found.items():
                 rows.setdefault(row, ([], []))[which].append(figure)
         print(f"round {number} of {rounds}", flush=True)
     data = [f"{args.keys:,} keys of 8 bytes"] if args.keys else []
     data += [f"{count:,} records of {size} B" for size, count in args.records or RECORDS]
+    if args.checksums:
+        data.append("with checksums to without")
     if args.transactions:
         data = ["transactions in memory, quick"]
     head = (f"scripts/bench/old_new.py: {rounds} interleaved rounds, {' and '.join(data)}; {platform.machine()}, "

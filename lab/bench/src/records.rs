@@ -26,6 +26,8 @@ pub struct Records {
     pub key_size: usize,
     /// Bytes of a value.
     pub value_size: usize,
+    /// Whether the records have checksums.
+    pub checksums: bool,
     /// Rounds, each with stores of its own.
     pub rounds: u32,
     /// Where the pools are made, in the `flush` domain.
@@ -101,7 +103,8 @@ impl<'c> Space<'c> {
         let path = folder.join("pool");
         let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
         let pool = PoolOptions { region, ..PoolOptions::default() };
-        let store = Store::create(&path, &Options::new().pool(pool).index(index))?;
+        let options = Options::new().pool(pool).index(index).checksums(config.checksums);
+        let store = Store::create(&path, &options)?;
         // So that it ends with the process, however that ends.
         let _ = std::fs::remove_file(&path);
         let keyspace = store.keyspace("bench")?;

@@ -57,6 +57,9 @@ struct Sizes {
     /// Bytes of a value, at most 1048576
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=1_048_576))]
     value_size: u32,
+    /// Store the records without checksums
+    #[arg(long)]
+    without_checksums: bool,
     /// Rounds, each with stores of its own
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -157,6 +160,7 @@ fn records(args: &Sizes) -> anyhow::Result<Exit> {
         count: args.count,
         key_size: args.key_size.into(),
         value_size: args.value_size as usize,
+        checksums: !args.without_checksums,
         rounds: args.rounds,
         folder: args.path.clone(),
         seed: args.seed,

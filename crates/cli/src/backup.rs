@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tembo_kv::backup::{self, SaveOptions, Since};
-use tembo_kv::{BackupError, Store};
+use tembo_kv::{BackupError, Kind, Store};
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
 use crate::progress;
-use crate::store::{StoreArgs, beside, open_as_is, open_to_read};
+use crate::store::{StoreArgs, StoreName, beside, listed};
 use saved::Saved;
 
 #[derive(Debug, clap::Args)]
@@ -25,8 +25,10 @@ pub(crate) struct Args {
     /// The file to write, which must not exist; one that was interrupted is continued. With --server a
     /// name: the file is written by the server, into its --backup-dir
     out: PathBuf,
-    /// Have a running server write the backup, and wait until it ends; a signal cancels it
-    #[arg(long, value_name = "HOST:PORT")]
+    #[command(flatten)]
+    store: StoreName,
+    /// Have a running server write the backup of the store that it serves, and wait until it ends; a signal cancels it
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "store_name")]
     server: Option<String>,
     /// A file with the password of the server (or set TEMBO_REQUIREPASS)
     #[arg(long, value_name = "FILE", requires = "server")]
@@ -37,7 +39,7 @@ pub(crate) struct Args {
     /// Keep the version under this name in the pool, so that a later --since can begin with it
     #[arg(long, value_name = "NAME")]
     keep: Option<String>,
-    /// Leave out what the pool holds beside its store
+    /// Leave out what the pool holds beside the store: each other store has a backup of its own, a heap has none
     #[arg(long, conflicts_with = "server")]
     store_only: bool,
     /// Leave the pool as it is: a backup that is interrupted begins anew, and nothing is kept for a later --since
@@ -90,12 +92,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
-    let store = if args.read_only { open_to_read(pool)? } else { open_as_is(pool)? };
-    if let Some((name, kind)) = beside(&store)?.first().filter(|_| !args.store_only) {
-        let what = format!("the pool also holds {name}, a {kind}: leave it out with --store-only");
-        return refuse(Exit::Usage, what);
+    let store = match args.read_only {
+        true => args.store.open_to_read(pool)?,
+        false => args.store.open_as_is(pool)?,
+    };
+    let others = beside(&store)?;
+    if !others.is_empty() && !args.store_only {
+        return refuse(Exit::Usage, left_out(pool, store.name(), &others));
     }
-    let since = args.since.as_deref().map(|since| meant(&store, since)).transpose()?;
+    let since = args.since.as_deref().map(|since| meant(&store, &others, since)).transpose()?;
     let progress = progress::written();
     let options = SaveOptions { since, keep: args.keep.clone() };
     let mut advance = |bytes| {
@@ -108,13 +113,40 @@ fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
     Ok(Saved::new(&args.out, &info))
 }
 
+/// What a backup of the store leaves out, and how each of it is saved.
+fn left_out(pool: &Path, store: &str, others: &[(String, String)]) -> String {
+    let (stores, rest): (Vec<_>, Vec<_>) = others.iter().partition(|other| is_store(other));
+    let mut what =
+        format!("the pool also holds {}: --store-only saves {store} alone", listed(others));
+    for (name, _) in stores {
+        let command = format!("tembo backup {} FILE --store-only --store {name}", pool.display());
+        what += &format!("; `{command}` saves {name}");
+    }
+    if let Some((_, kind)) = rest.first() {
+        let pool = pool.display();
+        what += &format!(
+            "; a {kind} has no backup: copy the closed pool file, which `tembo check {pool}` verifies"
+        );
+    }
+    what
+}
+
+fn is_store((_, kind): &(String, String)) -> bool {
+    *kind == Kind::STORE.to_string()
+}
+
 /// The version that is meant: of a backup of this pool, by the name of a snapshot, or by its number.
-fn meant(store: &Store, since: &str) -> anyhow::Result<Since> {
+fn meant(store: &Store, others: &[(String, String)], since: &str) -> anyhow::Result<Since> {
     let path = Path::new(since);
     let is_name = || store.snapshots().iter().any(|(name, _)| name == since);
     match since.parse() {
         Ok(version) if !path.exists() => Ok(Since::Version(version)),
         _ if !path.exists() && is_name() => Ok(Since::Name(since.to_owned())),
+        _ if others.iter().any(is_store) => {
+            let why = "does not say of which store of the pool it is a backup";
+            let advice = "keep a version with --keep NAME, and begin with --since NAME";
+            refuse(Exit::Usage, format!("{} {why}: {advice}", path.display()))
+        }
         _ => {
             let (identity, version) = backup::peek(path)?;
             if identity != store.identity() {

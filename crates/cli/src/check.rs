@@ -1,19 +1,26 @@
 //! `tembo check`: walks everything and accounts for every byte.
 
+mod account;
+mod tenants;
+
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tembo_kv::Store;
 
-use crate::bytes::Bytes;
 use crate::entries::{self, Audit};
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
-use crate::store::{beside, open_to_read};
+use crate::store::{MAIN, beside, held, pool_to_read, store_of};
+use account::Account;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
+    /// The store whose keys are counted and verified, of a pool that holds several [default: main; without such a store, none]
+    #[arg(long, value_name = "NAME")]
+    store: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -41,20 +48,28 @@ struct Tree {
     height: u32,
 }
 
-/// Where every byte of the pool is.
-#[derive(Serialize)]
-struct Account {
-    total: u64,
-    metadata: u64,
-    objects: u64,
-    free: u64,
-    above_frontier: u64,
-    /// Taken, and unreachable.
-    leaked: u64,
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let pool = pool_to_read(&args.pool)?;
+    let held = held(&pool)?;
+    let is_main = |(name, kind): &(String, String)| name == MAIN && kind == "store";
+    let count = match &args.store {
+        None if !held.is_empty() && !held.iter().any(is_main) => {
+            tenants::check(&args.pool, pool, args.json)?
+        }
+        name => {
+            let store = store_of(&pool, &args.pool, name.as_deref().unwrap_or(MAIN))?;
+            drop(pool);
+            check(args, store)?
+        }
+    };
+    match count {
+        0 => Ok(Exit::Done),
+        count => refuse(Exit::CheckFailed, format!("{count} faults in {}", args.pool.display())),
+    }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = open_to_read(&args.pool)?;
+/// Checks the pool by its store, and reports both; how many faults there are.
+fn check(args: &Args, store: Store) -> anyhow::Result<usize> {
     let found = store.check()?;
     let mut audit = entries::audit(&store)?;
     let objects = |name: &str| found.tenants.iter().find(|(other, _)| other == name);
@@ -65,21 +80,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let beside: Vec<_> = beside(&store)?.into_iter().map(with_objects).collect();
     let version = store.visible();
     store.close()?;
-    let account = found.account;
-    let bytes = Account {
-        total: account.total,
-        metadata: account.metadata_bytes,
-        objects: account.object_bytes,
-        free: account.free_bytes,
-        above_frontier: account.above_frontier_bytes,
-        leaked: account.leaked_bytes,
-    };
-    if bytes.metadata + bytes.objects + bytes.free + bytes.above_frontier != bytes.total {
-        audit.faults.push("the bytes do not add up".into());
-    }
-    if found.leaked > 0 {
-        audit.faults.push(format!("{} objects are unreachable", found.leaked));
-    }
+    let bytes = Account::from(found.account);
+    audit.faults.extend(bytes.faults());
     let tree = |(name, report): (String, tembo_kv::CheckReport)| Tree {
         name,
         entries: report.entry_count,
@@ -91,10 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let pool = args.pool.display().to_string();
     let checked = Checked { pool, version, audit, keyspaces, beside, bytes };
     print(args.json, &checked, &lines(&checked))?;
-    match checked.audit.faults.len() {
-        0 => Ok(Exit::Done),
-        count => refuse(Exit::CheckFailed, format!("{count} faults in {}", checked.pool)),
-    }
+    Ok(checked.audit.faults.len())
 }
 
 fn lines(checked: &Checked) -> Lines {
@@ -119,17 +118,6 @@ fn lines(checked: &Checked) -> Lines {
             },
         );
     }
-    let bytes = &checked.bytes;
-    lines.add("metadata", Bytes(bytes.metadata));
-    lines.add("objects", Bytes(bytes.objects));
-    lines.add("free", Bytes(bytes.free));
-    lines.add("never used", Bytes(bytes.above_frontier));
-    lines.add("total", Bytes(bytes.total));
-    for fault in &checked.audit.faults {
-        lines.add("FAULT", fault);
-    }
-    if checked.audit.faults.is_empty() {
-        lines.add("result", "clean");
-    }
+    checked.bytes.add_to(&mut lines, &checked.audit.faults);
     lines
 }

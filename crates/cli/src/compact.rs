@@ -8,12 +8,14 @@ use serde::Serialize;
 use crate::bytes::Bytes;
 use crate::exit::Exit;
 use crate::output::{Lines, print};
-use crate::store::open_as_is;
+use crate::store::StoreName;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The pool, which no server holds
     pool: PathBuf,
+    #[command(flatten)]
+    store: StoreName,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -30,7 +32,7 @@ struct Compacted {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let bytes_before = size(&args.pool).unwrap_or(0);
-    let store = open_as_is(&args.pool)?;
+    let store = args.store.open_as_is(&args.pool)?;
     store.compact()?;
     let snapshots = store.snapshots();
     store.close()?;

@@ -9,19 +9,21 @@ use anyhow::Context;
 use crate::entries;
 use crate::exit::Exit;
 use crate::progress;
-use crate::store::open_to_read;
+use crate::store::StoreName;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
+    #[command(flatten)]
+    store: StoreName,
     /// The file to write, which must not exist; standard output without
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = open_to_read(&args.pool)?;
+    let store = args.store.open_to_read(&args.pool)?;
     let mut out: Box<dyn Write> = match &args.out {
         None => Box::new(BufWriter::new(io::stdout().lock())),
         Some(path) => {

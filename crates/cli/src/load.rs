@@ -12,7 +12,7 @@ use crate::exit::{Exit, refuse};
 use crate::line::Entry;
 use crate::output::{Lines, print};
 use crate::progress;
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, StoreName};
 
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
@@ -21,6 +21,8 @@ pub(crate) struct Args {
     pool: PathBuf,
     /// The file to read; standard input without
     file: Option<PathBuf>,
+    #[command(flatten)]
+    name: StoreName,
     #[command(flatten)]
     store: StoreArgs,
     /// Print one JSON object
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             (Box::new(BufReader::new(file)), Some(size))
         }
     };
-    let store = args.store.open_or_create(&args.pool)?;
+    let store = args.store.open_or_create(&args.pool, &args.name.store_name)?;
     let progress = progress::bytes(size);
     let mut writer = Writer::new(&store);
     for (index, line) in input.lines().enumerate() {

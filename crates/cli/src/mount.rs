@@ -17,7 +17,7 @@ use crate::exit::{Exit, refuse};
 use crate::files::{now, own_root};
 use crate::output::line;
 use crate::signals;
-use crate::store::StoreArgs;
+use crate::store::{MAIN, StoreArgs};
 
 /// How often a mount looks whether it is to end.
 const POLL: Duration = Duration::from_millis(50);
@@ -68,9 +68,9 @@ pub(crate) struct UmountArgs {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = if args.read_only {
-        args.store.open_with(&args.pool, true)?
+        args.store.open_to_read(&args.pool, MAIN)?
     } else {
-        args.store.open_or_create_ordered(&args.pool, "a file system")?
+        args.store.open_or_create_ordered(&args.pool, MAIN, "a file system")?
     };
     let fs = if args.read_only {
         Fs::open(&store)?

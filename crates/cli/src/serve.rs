@@ -14,7 +14,7 @@ use tembo_server::{ClientCertificates, Config, DATABASES_MAX, Server, TlsConfig}
 
 use crate::exit::{Exit, refuse};
 use crate::output::print_line;
-use crate::store::{Domain, StoreArgs};
+use crate::store::{Domain, StoreArgs, StoreName};
 use crate::{bytes, password, signals};
 
 use address::Addresses;
@@ -109,6 +109,8 @@ pub(crate) struct Args {
     #[arg(long)]
     enable_debug_command: bool,
     #[command(flatten)]
+    name: StoreName,
+    #[command(flatten)]
     store: StoreArgs,
     /// Print the line that says that the server is ready as JSON
     #[arg(long)]
@@ -177,6 +179,7 @@ fn serve(args: &Args, chosen: file::Chosen, start: Instant) -> anyhow::Result<Ex
     // Before the store is opened, so that a signal finds its handler while recovery runs.
     let stop = signals::stopped().context("watching signals")?;
 
+    let name = &args.name.store_name;
     let store = if args.read_only {
         if args.store.has_no_file().is_some() {
             return refuse(
@@ -184,9 +187,9 @@ fn serve(args: &Args, chosen: file::Chosen, start: Instant) -> anyhow::Result<Ex
                 "a volatile pool has nothing to read: leave --read-only out",
             );
         }
-        args.store.open_with(&args.pool, true)?
+        args.store.open_to_read(&args.pool, name)?
     } else {
-        args.store.open_or_create_ordered(&args.pool, "a server")?
+        args.store.open_or_create_ordered(&args.pool, name, "a server")?
     };
     let mut server = Server::bind_inherited(store, config, systemd::inherited()?)?;
     let ready = ready(args, &server, start);

@@ -6,12 +6,14 @@ use serde::Serialize;
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
-use crate::store::{open_as_is, open_to_read};
+use crate::store::StoreName;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The pool, which no server holds
     pool: PathBuf,
+    #[command(flatten)]
+    store: StoreName,
     /// Drop this one, so that what only it keeps is given back; may be given several times. Without it the pool is only read
     #[arg(long, value_name = "NAME")]
     drop: Vec<String>,
@@ -31,8 +33,10 @@ struct Snapshots {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store =
-        if args.drop.is_empty() { open_to_read(&args.pool)? } else { open_as_is(&args.pool)? };
+    let store = match args.drop.is_empty() {
+        true => args.store.open_to_read(&args.pool)?,
+        false => args.store.open_as_is(&args.pool)?,
+    };
     let there = store.snapshots();
     let is_missing = |name: &&String| there.iter().all(|(other, _)| other != *name);
     if let Some(name) = args.drop.iter().find(is_missing) {

@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::entries;
 use crate::exit::Exit;
 use crate::output::{Lines, print};
-use crate::store::{beside, open_to_read};
+use crate::store::{StoreName, beside};
 
 /// Steps of recovery between two looks at whether it has ended.
 const RECOVERY_STEPS: usize = 256;
@@ -18,6 +18,8 @@ const RECOVERY_STEPS: usize = 256;
 pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
+    #[command(flatten)]
+    store: StoreName,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -73,7 +75,7 @@ impl From<Fragmentation> for Space {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = open_to_read(&args.pool)?;
+    let store = args.store.open_to_read(&args.pool)?;
     let audit = entries::audit(&store)?;
     // What is used is known when recovery has marked what is reachable.
     while store.report().recovering {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use tembo_kv::{IndexKind, LOG_SIZE_MIN, Options, Store};
+use tembo_kv::{Error, IndexKind, LOG_SIZE_MIN, Options, Pool, Store};
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_pool::PoolOptions;
 
@@ -70,6 +70,30 @@ impl Index {
             Index::Nvtree => IndexKind::Nvtree,
             Index::Hash => IndexKind::Hash,
         }
+    }
+}
+
+/// The store of a pool that was made for one.
+pub(crate) const MAIN: &str = "main";
+
+/// Which store of a pool a command is about.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StoreName {
+    /// The store, of a pool that holds several; it must be there, unless it is `main`
+    #[arg(long = "store", default_value = MAIN, value_name = "NAME")]
+    pub(crate) store_name: String,
+}
+
+impl StoreName {
+    /// As [`open_to_read`], of the store of that name.
+    pub(crate) fn open_to_read(&self, path: &Path) -> anyhow::Result<Store> {
+        store_of(&pool_to_read(path)?, path, &self.store_name)
+    }
+
+    /// As [`open_as_is`], of the store of that name.
+    pub(crate) fn open_as_is(&self, path: &Path) -> anyhow::Result<Store> {
+        let args = as_it_is();
+        store_of(&args.open_pool(path, &args.options())?, path, &self.store_name)
     }
 }
 
@@ -139,7 +163,9 @@ impl StoreArgs {
         let memory = self.memory;
         let region =
             RegionOptions { domain, sync, size_max, log_size, memory, private_max, ..region };
-        PoolOptions { size: self.size.min(size_max), region, geometry, ..PoolOptions::default() }
+        // A store may have a heap beside it.
+        let kinds = tembo_heap::kinds(tembo_kv::kinds());
+        PoolOptions { size: self.size.min(size_max), region, geometry, kinds }
     }
 
     /// The domain, if it is one that leaves no file.
@@ -151,14 +177,19 @@ impl StoreArgs {
         Options::new().pool(self.pool_options()).index(self.index.kind())
     }
 
-    /// Opens the store at `path`, or creates it where there is nothing.
-    pub(crate) fn open_or_create(&self, path: &Path) -> anyhow::Result<Store> {
+    /// Opens the store of that name in the pool at `path`. Where there is nothing, a pool with the store `main` is made.
+    pub(crate) fn open_or_create(&self, path: &Path, name: &str) -> anyhow::Result<Store> {
         let options = self.options();
-        if self.domain == Domain::Volatile {
-            return Store::volatile(&options).context("reserving memory");
+        let is_volatile = self.domain == Domain::Volatile;
+        if !is_volatile && exists(path)? {
+            return store_of(&self.open_pool(path, &options)?, path, name);
         }
-        if exists(path)? {
-            return self.open(path);
+        if name != MAIN {
+            let what = format!("a pool is made with the store {MAIN:?} only, not with {name:?}");
+            return refuse(Exit::PoolMissing, what);
+        }
+        if is_volatile {
+            return Store::volatile(&options).context("reserving memory");
         }
         let log = log_path(path);
         if exists(&log)? {
@@ -169,32 +200,71 @@ impl StoreArgs {
     }
 
     /// As [`open_or_create`](StoreArgs::open_or_create), for `what`, which needs ranges of keys.
-    pub(crate) fn open_or_create_ordered(&self, path: &Path, what: &str) -> anyhow::Result<Store> {
+    pub(crate) fn open_or_create_ordered(
+        &self,
+        path: &Path,
+        name: &str,
+        what: &str,
+    ) -> anyhow::Result<Store> {
         let is_new = self.domain == Domain::Volatile || !exists(path)?;
         if is_new && !self.index.kind().is_ordered() {
             let what =
                 format!("{what} needs ranges of keys, and a pool with --index hash has none");
             return refuse(Exit::Unordered, what);
         }
-        self.open_or_create(path)
+        self.open_or_create(path, name)
     }
 
-    /// Opens the store at `path`, which is there.
+    /// Opens the store `main` of the pool at `path`, which is there.
     pub(crate) fn open(&self, path: &Path) -> anyhow::Result<Store> {
-        self.open_with(path, false)
+        store_of(&self.open_pool(path, &self.options())?, path, MAIN)
     }
 
-    /// As `open`, or to read the store only.
-    pub(crate) fn open_with(&self, path: &Path, read_only: bool) -> anyhow::Result<Store> {
+    /// Opens the store of that name in the pool at `path`, which is there, to read it.
+    pub(crate) fn open_to_read(&self, path: &Path, name: &str) -> anyhow::Result<Store> {
+        store_of(&self.open_pool(path, &self.options().read_only(true))?, path, name)
+    }
+
+    /// Opens the pool at `path`, which is there.
+    fn open_pool(&self, path: &Path, options: &Options) -> anyhow::Result<Pool> {
         if !exists(path)? {
             return refuse(Exit::PoolMissing, format!("{} does not exist", path.display()));
         }
         if !std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
             return refuse(Exit::NotAPool, format!("{} is not a file", path.display()));
         }
-        let options = self.options().read_only(read_only);
-        Store::open(path, &options).with_context(|| format!("opening {}", path.display()))
+        Pool::open(path, options).with_context(|| format!("opening {}", path.display()))
     }
+}
+
+/// The store of that name in the pool, which lies at `path`.
+pub(crate) fn store_of(pool: &Pool, path: &Path, name: &str) -> anyhow::Result<Store> {
+    let held = match pool.store(name) {
+        // A pool that holds nothing is one whose creation was interrupted, or damaged.
+        Err(Error::NoSuchStore { .. }) => match held(pool)? {
+            held if held.is_empty() => Err(Error::Damaged { what: "a store's root" }),
+            held => Ok(held),
+        },
+        Err(error) => Err(error),
+        Ok(store) => return Ok(store),
+    };
+    let held = held.with_context(|| format!("opening {}", path.display()))?;
+    let what =
+        format!("{} holds no store named {name:?}; it holds {}", path.display(), listed(&held));
+    refuse(Exit::NoStore, what)
+}
+
+/// What a pool holds: name and kind of each tenant.
+pub(crate) fn held(pool: &Pool) -> Result<Vec<(String, String)>, Error> {
+    let tenants = pool.tenants()?.into_iter();
+    Ok(tenants.map(|tenant| (tenant.name, tenant.kind.to_string())).collect())
+}
+
+/// Tenants in a message.
+pub(crate) fn listed(tenants: &[(String, String)]) -> String {
+    let each: Vec<String> =
+        tenants.iter().map(|(name, kind)| format!("{name}, a {kind}")).collect();
+    each.join("; ")
 }
 
 /// Whether something has that name, be it only a dangling link: then nothing is created there.
@@ -215,7 +285,13 @@ fn log_path(path: &Path) -> PathBuf {
 
 /// Opens a pool to read it: its files stay as they are. What `stat`, `check` and `dump` need.
 pub(crate) fn open_to_read(path: &Path) -> anyhow::Result<Store> {
-    as_it_is().open_with(path, true)
+    as_it_is().open_to_read(path, MAIN)
+}
+
+/// Opens a pool to read it, and none of its stores yet.
+pub(crate) fn pool_to_read(path: &Path) -> anyhow::Result<Pool> {
+    let args = as_it_is();
+    args.open_pool(path, &args.options().read_only(true))
 }
 
 /// Opens a pool as it is, to note in it what a backup keeps.

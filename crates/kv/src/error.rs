@@ -208,8 +208,11 @@ pub enum Error {
         /// Whether there is an exclusive writer.
         exclusive: bool,
     },
-    /// The pool holds no store of that name: [`Pool::tenants`](crate::Pool::tenants) lists what it holds.
-    #[error("the pool holds no store named {name:?}: `tenants` lists what it holds")]
+    /// The pool holds no store of that name: [`Pool::tenants`](crate::Pool::tenants) lists what it holds, and
+    /// [`Pool::store`](crate::Pool::store) opens a store by its name.
+    #[error(
+        "the pool holds no store named {name:?}: `Pool::tenants` lists what it holds, `Pool::store` opens one of them"
+    )]
     NoSuchStore {
         /// The name.
         name: String,

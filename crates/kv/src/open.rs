@@ -223,16 +223,19 @@ pub(crate) fn format(
     })
 }
 
-/// The store of a pool.
+/// The store of a pool that was made for it.
 ///
 /// # Errors
-/// [`Error::Damaged`]: there is none.
+/// [`Error::NoSuchStore`]: the pool holds others only. [`Error::Damaged`]: it holds nothing.
 pub(crate) fn find(pool: &Pool) -> Result<TenantEntry, Error> {
     match pool.tenant(NEW_TENANT.name) {
         Ok(entry) if entry.kind == NEW_TENANT.kind => Ok(entry),
-        Ok(_) | Err(PoolError::NoSuchTenant { .. }) => {
+        Ok(_) => Err(Error::NoSuchStore { name: MAIN.to_owned() }),
+        // An interrupted creation leaves nothing; and of a root that is damaged nothing may be left.
+        Err(PoolError::NoSuchTenant { .. }) if pool.tenants()?.is_empty() => {
             Err(Error::Damaged { what: "a store's root" })
         }
+        Err(PoolError::NoSuchTenant { name }) => Err(Error::NoSuchStore { name }),
         Err(error) => Err(error.into()),
     }
 }

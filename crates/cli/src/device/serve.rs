@@ -11,7 +11,7 @@ use tembo_nbd::{Exports, Listen, Server};
 use crate::exit::{Exit, refuse};
 use crate::output::line;
 use crate::signals;
-use crate::store::StoreArgs;
+use crate::store::{MAIN, StoreArgs};
 
 /// How often the server looks whether it is to end.
 const POLL: Duration = Duration::from_millis(50);
@@ -50,7 +50,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         let what = format!("NBD knows no password: {} is of the network", args.bind);
         return refuse(Exit::Unprotected, what);
     }
-    let store = args.store.open_with(&args.pool, args.read_only)?;
+    let store = match args.read_only {
+        true => args.store.open_to_read(&args.pool, MAIN)?,
+        false => args.store.open(&args.pool)?,
+    };
     if args.read_only && !Array::is_in(&store) {
         return refuse(Exit::NoDevice, "there is no device");
     }

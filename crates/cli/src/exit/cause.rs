@@ -2,6 +2,7 @@
 
 use std::io;
 
+use tembo_heap as heap;
 use tembo_kv as kv;
 use tembo_pmem as pmem;
 use tembo_pool as pool;
@@ -35,6 +36,9 @@ pub(super) fn exit(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
     if let Some(tembo_sqlite::OwnerError::Socket { source, .. }) = cause.downcast_ref() {
         return of_io(source);
+    }
+    if let Some(error) = cause.downcast_ref::<heap::Error>() {
+        return of_heap(error);
     }
     if let Some(error) = cause.downcast_ref::<kv::Error>() {
         return of_kv(error);
@@ -120,6 +124,14 @@ fn of_database(error: &tembo_sqlite::FileError) -> Option<Exit> {
     }
 }
 
+fn of_heap(error: &heap::Error) -> Option<Exit> {
+    match error {
+        heap::Error::Pool(error) => of_pool(error),
+        heap::Error::Damaged { .. } => Some(Exit::CheckFailed),
+        _ => None,
+    }
+}
+
 fn of_kv(error: &kv::Error) -> Option<Exit> {
     match error {
         kv::Error::Full(error) | kv::Error::NotDurable(error) => of_pool(error),
@@ -129,6 +141,7 @@ fn of_kv(error: &kv::Error) -> Option<Exit> {
         kv::Error::Index(_) | kv::Error::Corrupt { .. } | kv::Error::Damaged { .. } => {
             Some(Exit::CheckFailed)
         }
+        kv::Error::NoSuchStore { .. } => Some(Exit::NoStore),
         kv::Error::ReadOnly => Some(Exit::ReadOnly),
         kv::Error::Unordered => Some(Exit::Unordered),
         kv::Error::NotRetained { .. }

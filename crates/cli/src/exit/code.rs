@@ -48,6 +48,7 @@ pub(crate) enum Exit {
     Unordered,
     Removed,
     LostPage,
+    NoStore,
     Interrupted,
     /// What a program ended with that was run.
     Program(u8),
@@ -261,6 +262,12 @@ const TABLE: &[Row] = &[
         44,
         "a page of the pool could not be read",
         "another program has cut its file short, or its disk fails (dmesg): see to that, then start again",
+    ),
+    (
+        Exit::NoStore,
+        45,
+        "the pool holds no store of that name",
+        "commands that take --store NAME open a store of another name; `tembo heap` shows a heap",
     ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];

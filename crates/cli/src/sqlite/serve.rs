@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let owner = Owner::new(&args.pool, args.store.open_with(&args.pool, false)?)?;
+    let owner = Owner::new(&args.pool, args.store.open(&args.pool)?)?;
     let stopped = signals::stopped()?;
     line(format_args!("{} is served at {}", args.pool.display(), owner.socket().display()))?;
     while !stopped.load(Ordering::Relaxed) {

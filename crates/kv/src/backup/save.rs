@@ -62,6 +62,10 @@ impl Store {
     /// bytes more were written. Of a store that is open [to be read](crate::Options::read_only) nothing is kept: a backup
     /// that was interrupted begins anew, unless a program that writes had begun it.
     ///
+    /// Only this store is saved, and nothing else that its pool holds: each other store of the pool has backups of its own,
+    /// and a heap has none ([`Store::tenants`] lists them; a copy of the closed pool file has all of them). A backup does not
+    /// say of which store of a pool it is: in a pool with several the caller keeps them apart.
+    ///
     /// Durability point: when it returns.
     ///
     /// # Errors

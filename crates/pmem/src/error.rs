@@ -239,9 +239,9 @@ mod tests {
     /// Whether a part of the text begins with a word that asks for something.
     fn advises(text: &str) -> bool {
         let words = [
-            "ask", "begin", "check", "close", "copy", "drop", "free", "give", "hold", "lay",
-            "make", "mark", "move", "open", "put", "raise", "read", "remove", "restore", "save",
-            "start", "stay", "try", "unlink", "use", "wait",
+            "ask", "begin", "check", "close", "copy", "create", "drop", "free", "give", "hold",
+            "lay", "make", "mark", "move", "open", "put", "raise", "read", "remove", "restore",
+            "save", "start", "stay", "try", "unlink", "use", "wait",
         ];
         let first = |part: &str| part.split_whitespace().next().unwrap_or_default().to_owned();
         let mut parts = text.split([':', ';']).skip(1);

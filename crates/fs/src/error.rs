@@ -20,8 +20,8 @@ pub enum Error {
         /// The name.
         name: Vec<u8>,
     },
-    /// The directory has an entry of that name. `EEXIST`.
-    #[error("directory {directory} has an entry \"{}\" already", name.escape_ascii())]
+    /// The directory has an entry of that name; of directory 0: the store holds a file system. `EEXIST`.
+    #[error("{}", name_exists(*directory, name))]
     NameExists {
         /// Inode number of the directory.
         directory: u64,
@@ -41,19 +41,19 @@ pub enum Error {
         inode: u64,
     },
     /// `ENOTEMPTY`.
-    #[error("directory {inode} is not empty")]
+    #[error("directory {inode} is not empty: remove its entries first")]
     NotEmpty {
         /// Its number.
         inode: u64,
     },
     /// It is empty, `.` or `..`, or has a slash or a zero byte. `EINVAL`.
-    #[error("\"{}\" is no name of a directory entry", name.escape_ascii())]
+    #[error("\"{}\" is no name of a directory entry: use another", name.escape_ascii())]
     InvalidName {
         /// The name.
         name: Vec<u8>,
     },
     /// A name or the target of a symbolic link. `ENAMETOOLONG`.
-    #[error("a name of {len} bytes is longer than {max}")]
+    #[error("a name of {len} bytes is longer than {max}: use a shorter one")]
     NameTooLong {
         /// Its length, in bytes.
         len: usize,
@@ -77,13 +77,15 @@ pub enum Error {
         what: &'static str,
     },
     /// `EMLINK`.
-    #[error("inode {inode} has as many links as there may be")]
+    #[error(
+        "inode {inode} has as many links as there may be: make a copy of it instead, or remove a link"
+    )]
     TooManyLinks {
         /// Its number.
         inode: u64,
     },
     /// `EFBIG`.
-    #[error("a file of {size} bytes is larger than a file may be")]
+    #[error("a file of {size} bytes is larger than a file may be: lay it out as several files")]
     FileTooBig {
         /// The size asked for, in bytes.
         size: u64,
@@ -97,7 +99,9 @@ pub enum Error {
         offset: u64,
     },
     /// No version is kept that was there then. `ENOENT`.
-    #[error("no version is kept of what was there at {time}")]
+    #[error(
+        "no version is kept of what was there at {time}: ask for a later time, or keep more versions (`retain`)"
+    )]
     NotKept {
         /// The time asked for.
         time: Time,
@@ -119,7 +123,7 @@ pub enum Error {
         name: Vec<u8>,
     },
     /// The value of an extended attribute is too long. `E2BIG`.
-    #[error("an attribute of {size} bytes is longer than {max}")]
+    #[error("an attribute of {size} bytes is longer than {max}: make it shorter")]
     AttributeTooLong {
         /// Its length, in bytes.
         size: usize,
@@ -128,7 +132,7 @@ pub enum Error {
     },
     /// The file system may not take so much. `EDQUOT`.
     #[error(
-        "{used} bytes are to be written, and {limit} are left of what the file system may have"
+        "{used} bytes are to be written, and {limit} are left of what the file system may have: remove files, or raise the limit"
     )]
     OverLimit {
         /// Bytes that are to be written, in whole pieces.
@@ -137,10 +141,12 @@ pub enum Error {
         limit: u64,
     },
     /// The store holds no file system: make one with [`Fs::format`](crate::Fs::format).
-    #[error("the store holds no file system")]
+    #[error("the store holds no file system: make one with `format`")]
     NoFileSystem,
     /// A release that is newer has made it. Nothing was changed.
-    #[error("the file system has format version {found}, this release knows {known}")]
+    #[error(
+        "the file system has format version {found}, this release knows {known}: use a newer release"
+    )]
     NewerVersion {
         /// The version found.
         found: u32,
@@ -148,7 +154,7 @@ pub enum Error {
         known: u32,
     },
     /// The size of a piece is a power of two from 512 to 65,536 bytes.
-    #[error("pieces of {size} bytes: a power of two from 512 to 65536 is needed")]
+    #[error("pieces of {size} bytes: use a power of two from 512 to 65536")]
     PieceSize {
         /// The size asked for, in bytes.
         size: usize,
@@ -167,4 +173,94 @@ pub enum Error {
     /// Of the store below.
     #[error(transparent)]
     Store(#[from] tembo_kv::Error),
+}
+
+/// Directory 0, which there is not, stands for the store.
+fn name_exists(directory: u64, name: &[u8]) -> String {
+    match directory {
+        0 => "the store holds a file system already: open it".to_owned(),
+        _ => format!("directory {directory} has an entry \"{}\" already", name.escape_ascii()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each variant with fields; one that is not listed does not compile.
+    macro_rules! all {
+        ($($variant:ident { $($field:tt)* })*) => {{
+            let _ = |error: &Error| match error {
+                $(Error::$variant { .. } => {})*
+            };
+            [$(Error::$variant { $($field)* }),*]
+        }};
+    }
+
+    /// Whether a part of the text begins with a word that asks for something.
+    fn advises(text: &str) -> bool {
+        let words = [
+            "ask", "begin", "check", "close", "copy", "drop", "free", "give", "hold", "lay",
+            "make", "mark", "move", "open", "put", "raise", "read", "remove", "restore", "save",
+            "start", "stay", "try", "unlink", "use", "wait",
+        ];
+        let first = |part: &str| part.split_whitespace().next().unwrap_or_default().to_owned();
+        let mut parts = text.split([':', ';']).skip(1);
+        parts.any(|part| words.contains(&first(part).as_str()) || part.contains("` lists "))
+    }
+
+    /// A plain condition of POSIX, whose text says all: a program asks for something else.
+    fn is_plain(error: &Error) -> bool {
+        matches!(
+            error,
+            Error::NoSuchInode { .. }
+                | Error::NoSuchName { .. }
+                | Error::NotADirectory { .. }
+                | Error::IsADirectory { .. }
+                | Error::Invalid { .. }
+                | Error::NotPermitted { .. }
+                | Error::NothingThere { .. }
+                | Error::NoSuchAttribute { .. }
+                | Error::NameExists { directory: 1.., .. }
+                | Error::AttributeExists { .. }
+        )
+    }
+
+    #[test]
+    fn each_text_says_what_to_do() {
+        let name = || b"a".to_vec();
+        let (inode, what) = (2, "?");
+        let errors = all! {
+            NoSuchInode { inode }
+            NoSuchName { directory: 1, name: name() }
+            NameExists { directory: 1, name: name() }
+            NotADirectory { inode }
+            IsADirectory { inode }
+            NotEmpty { inode }
+            InvalidName { name: name() }
+            NameTooLong { len: 2, max: 1 }
+            Invalid { inode, what }
+            NotPermitted { inode, what }
+            TooManyLinks { inode }
+            FileTooBig { size: 1 }
+            NothingThere { inode, offset: 1 }
+            NotKept { time: Time::default() }
+            NoSuchAttribute { inode, name: name() }
+            AttributeExists { inode, name: name() }
+            AttributeTooLong { size: 2, max: 1 }
+            OverLimit { used: 2, limit: 1 }
+            NoFileSystem {}
+            NewerVersion { found: 2, known: 1 }
+            PieceSize { size: 1 }
+            Broken {}
+            Damaged { inode, what }
+            Store { 0: tembo_kv::Error::Poisoned }
+        };
+        let wrong = errors.iter().filter(|error| advises(&error.to_string()) == is_plain(error));
+        let wrong: Vec<_> = wrong.map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(errors.iter().all(|error| !error.to_string().contains('\n')));
+        let made_twice = Error::NameExists { directory: 0, name: name() };
+        assert!(advises(&made_twice.to_string()));
+    }
 }

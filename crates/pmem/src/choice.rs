@@ -45,7 +45,7 @@ impl Choice {
     pub(crate) fn backend(&self, options: &RegionOptions) -> Result<Backend, Error> {
         let asked = options.emulation.and_then(|emulation| emulation.flush);
         if asked.is_some_and(|instruction| !instruction.is_supported()) {
-            let what = "this processor does not have the flush instruction asked for";
+            let what = "this processor does not have the flush instruction asked for: use another";
             return Err(Error::Unsupported { path: "".into(), what });
         }
         match (self.domain, FlushInstruction::detect()) {
@@ -56,7 +56,7 @@ impl Choice {
             (Domain::Eadr, Some(_)) => Ok(Backend::Eadr),
             _ => Err(Error::Unsupported {
                 path: "".into(),
-                what: "this processor has no flush instruction",
+                what: "this processor has no flush instruction: use the domain `logged`",
             }),
         }
     }
@@ -93,11 +93,13 @@ pub(crate) fn choose(
         return Ok(Choice { domain: Domain::Volatile, emulated: false });
     }
     match options.domain {
-        DomainRequest::Volatile => unsupported("a file is not volatile"),
-        DomainRequest::Logged => Ok(Choice { domain: Domain::Logged, emulated: false }),
-        DomainRequest::Flush | DomainRequest::Eadr if !mappable => {
-            unsupported("the file cannot be mapped, or this processor cannot flush")
+        DomainRequest::Volatile => {
+            unsupported("a file is not volatile: use another domain, or a region without a file")
         }
+        DomainRequest::Logged => Ok(Choice { domain: Domain::Logged, emulated: false }),
+        DomainRequest::Flush | DomainRequest::Eadr if !mappable => unsupported(
+            "the file cannot be mapped, or this processor cannot flush: use the domain `logged`",
+        ),
         DomainRequest::Flush => Ok(Choice { domain: Domain::Flush, emulated }),
         DomainRequest::Eadr => Ok(Choice { domain: Domain::Eadr, emulated }),
         DomainRequest::Auto if persistent => {

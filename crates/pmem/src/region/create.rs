@@ -46,7 +46,7 @@ impl Region {
     ) -> Result<Region, E> {
         options.check_sizes(size)?;
         if options.read_only {
-            let what = "a pool that is created is written";
+            let what = "a pool that is created is written: create it without `read_only`";
             return Err(Error::Unsupported { path: path.to_owned(), what }.into());
         }
         let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE);

@@ -87,3 +87,8 @@ pub use tembo_kv::{
     Retention, SaveOptions, Savepoint, Since, Snapshot, Store, SyncPolicy, TenantCheck, TenantStat,
     Transaction, VALUE_SIZE_MAX, Value, backup,
 };
+
+/// The Rust programs of README.md, which `cargo test --doc` compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

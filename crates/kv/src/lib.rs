@@ -72,7 +72,7 @@ pub use retry::ATTEMPTS_MAX;
 pub use snapshot::Snapshot;
 pub use store::{CloseError, Store};
 pub use stores::Pool;
-pub use tembo_index::{CheckReport, Direction, IndexKind, Value};
+pub use tembo_index::{CheckReport, Direction, Error as IndexError, IndexKind, Value, Visit};
 #[doc(no_inline)]
 pub use tembo_pmem as pmem;
 pub use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};

@@ -144,6 +144,8 @@ impl Store {
     /// Makes an empty store in a pool that has none. A part of creation: interrupted, it leaves a pool
     /// that does not open as a store.
     ///
+    /// The pool is the space itself, [`pool::Pool`](tembo_pool::Pool), and not a [`Pool`](crate::Pool) of named stores.
+    ///
     /// # Errors
     /// Those of the pool.
     pub fn format(pool: &Pool, index: IndexKind) -> Result<(), Error> {
@@ -158,7 +160,8 @@ impl Store {
         open::format(pool, open::MAIN, (options.index_kind(), options.records())).map(drop)
     }
 
-    /// The store in an open pool, or in one that other tenants share: then give it a clone of the pool's `Arc`.
+    /// The store in an open pool, or in one that other tenants share: then give it a clone of the pool's `Arc`. The pool is
+    /// as of [`format`](Store::format).
     ///
     /// # Errors
     /// As of [`Store::open`].
@@ -247,7 +250,7 @@ impl Store {
     /// Begins a transaction: any number may be open, and none waits for another before it commits.
     ///
     /// # Errors
-    /// None today.
+    /// None at present. The `Result` is for what a later release may refuse.
     pub fn transaction(&self, isolation: Isolation) -> Result<Transaction, Error> {
         Ok(Transaction::begin(&self.handle, isolation))
     }
@@ -281,7 +284,7 @@ impl Store {
     /// Everything that is visible now, for as long as the handle lives.
     ///
     /// # Errors
-    /// None today.
+    /// None at present. The `Result` is for what a later release may refuse.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         Ok(Snapshot::of_visible(&self.handle, PinKind::Snapshot))
     }

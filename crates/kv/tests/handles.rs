@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tembo_kv::{
-    Changes, CloseError, Durability, Entries, Error, IndexKind, Isolation, Keyspace, Options, Pool,
-    Progress, Readiness, Replica, Retention, Snapshot, Store, Transaction,
+    Change, Changes, CloseError, Durability, Entries, Error, IndexKind, Isolation, Keyspace,
+    Options, Pool, Progress, Readiness, Replica, Retention, Snapshot, Store, Transaction,
 };
 
 /// Longer than any step of a test takes.
@@ -133,6 +133,9 @@ fn would_deadlock(index: IndexKind) {
     let options = Options::new().index(index).background(false).transaction_memory(1);
     let store = Store::volatile(&options).unwrap();
     while store.maintain(64).unwrap() == Progress::More {}
+    // A store that was a replica; one that is has no exclusive writer.
+    let replica = store.replica().unwrap();
+    replica.clone().promote().unwrap();
     let space = store.keyspace("x").unwrap();
     put(&store, space, b"a", b"1");
     let named = store.save_snapshot("before").unwrap();
@@ -151,6 +154,7 @@ fn would_deadlock(index: IndexKind) {
     let refused: Vec<Result<(), Error>> = vec![
         store.put(space, b"a", b"2", strict).map(drop),
         store.remove(space, b"a", strict).map(drop),
+        store.remove_range::<[u8]>(space, .., strict),
         store.exclusive().map(drop),
         store.keyspace("another").map(drop),
         store.retain(Retention::Versions(10)).map(drop),
@@ -158,6 +162,12 @@ fn would_deadlock(index: IndexKind) {
         store.rollback_to("before").map(drop),
         store.commit_prepared(b"id", strict).map(drop),
         store.drop_prepared(b"id"),
+        store.apply_changes(store.visible() + 1, Vec::<Change>::new(), strict),
+        store.replica().map(drop),
+        store.compact(),
+        replica.apply(store.visible() + 1, Vec::<Change>::new(), strict),
+        replica.rollback(named),
+        replica.promote(),
         store.transaction(Isolation::Snapshot).and_then(|tx| tx.prepare(b"id")).map(drop),
         store.check().map(drop),
         store.maintain(1).map(drop),

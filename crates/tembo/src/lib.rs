@@ -56,7 +56,7 @@
 //! | one version, for a while | [`Snapshot`] |
 //! | what happened since | [`Changes`] |
 //! | a part of a large value: a file, a database of pages | [`LargeValue`], through one of these |
-//! | several stores in one file | [`Pool`] |
+//! | several stores in one file | [`Pool`], made of the space that [`pool::Pool`] is |
 //! | structs and pointers instead of keys | [`heap`] |
 //! | files and directories | [`fs`] |
 //! | blocks of a disk, written together | [`mod@array`] |
@@ -79,11 +79,17 @@ pub use tembo_kv::{pmem, pool};
 
 pub use tembo_kv::{
     ATTEMPTS_MAX, Access, Account, BackupError, BackupInfo, Change, Changes, Check, CheckReport,
-    CloseError, Direction, DomainRequest, Durability, Entries, Entry, Error, Event, Exclusive,
-    Geometry, Holder, HolderKind, Horizon, IndexKind, Isolation, KEY_SIZE_MAX,
-    KEYSPACE_NAME_SIZE_MAX, Keyspace, Kind, LARGE_VALUE_SIZE_MAX, LargeValue, LargeValueRead,
-    LargeValueWrite, Options, PIECE_SIZE_MAX, PIECE_SIZE_MIN, PREPARED_COUNT_MAX,
-    PREPARED_ID_SIZE_MAX, Pool, PoolCheck, Prepared, Progress, Readiness, Replica, Report,
+    ClassUsage, CloseError, Direction, DomainRequest, Durability, Entries, Entry, Error, Event,
+    Exclusive, Fragmentation, Geometry, Holder, HolderKind, Horizon, IndexError, IndexKind,
+    Isolation, KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, KeyCount, Keyspace, Kind,
+    LARGE_VALUE_SIZE_MAX, LOG_SIZE_MIN, LargeValue, LargeValueRead, LargeValueWrite, LogReport,
+    Options, PIECE_SIZE_MAX, PIECE_SIZE_MIN, PREPARED_COUNT_MAX, PREPARED_ID_SIZE_MAX, Pool,
+    PoolCheck, PoolOptions, Prepared, Progress, Readiness, RegionOptions, Replica, Report,
     Retention, SaveOptions, Savepoint, Since, Snapshot, Store, SyncPolicy, TenantCheck, TenantStat,
-    Transaction, VALUE_SIZE_MAX, Value, backup,
+    Transaction, VALUE_SIZE_MAX, Value, Visit, backup,
 };
+
+/// The Rust programs of README.md, which `cargo test --doc` compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

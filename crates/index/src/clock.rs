@@ -71,7 +71,7 @@ impl Clock {
 
 /// One change that commits by itself: draws its version, and says before that it will.
 ///
-/// What is drawn is *in flight* until the turn is dropped. Of several writers each has a word, in which
+/// What is drawn is *in flight* until the ticket is dropped. Of several writers each has a word, in which
 /// stands [`AT_REST`] or a version below those in flight. It is written before the version is drawn; so
 /// the thread that loads the [last](Clock::last) version and then the words of all writers knows that every
 /// version up to the least of them all was drawn and is not in flight any more.
@@ -99,7 +99,7 @@ impl Ticket<'_> {
         self.seen
     }
 
-    /// Draws the next version, which no other thread gets. What was drawn before in the same turn is not used.
+    /// Draws the next version, which no other thread gets. What was drawn before by the same ticket is not used.
     #[inline(always)]
     pub fn draw(&self) -> u64 {
         let version = match self.below {
@@ -124,7 +124,7 @@ impl Ticket<'_> {
         version
     }
 
-    /// The last version drawn in this turn; 0: none.
+    /// The last version drawn by this ticket; 0: none.
     #[inline]
     pub fn drawn(&self) -> u64 {
         self.drawn.get()

@@ -3,8 +3,8 @@
 use crate::Stamp;
 
 /// Versions in `(from, to]` that are void: what was in flight at a crash, was aborted, or was rolled
-/// back. Recovery, undo and rollback are this one mechanism: an O(1) note that turns entries into
-/// empty space and ends into no end.
+/// back. Recovery, undo and rollback are this one mechanism: an O(1) note that makes entries
+/// empty space and ends no ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadInterval {
     /// Versions above this one.

@@ -14,8 +14,8 @@ use crate::sides::SideTable;
 use crate::verified::Verified;
 use crate::{DeadIntervals, Error, Records, Retained};
 
-/// The ground that the trees of a pool stand on: the pool, the volatile side-cars of their nodes,
-/// and what is dead and retained by now.
+/// What the trees of a pool share: the pool, the volatile side-cars of their nodes, and which versions are dead and
+/// which are retained.
 pub struct Forest {
     pool: Arc<Pool>,
     pub(crate) sides: SideTable<Side>,

@@ -22,8 +22,8 @@
 //! the NV-Tree keeps anyway: they cost some bytes for a leaf of a thousand. So
 //! - growth is O(1) steps: a put splits one leaf at most, and a larger directory begins empty; nothing is rehashed;
 //! - an opening waits for nothing: the directory fills as keys are looked for;
-//! - chosen keys do harm only so far: what all have the same hash lie in leaves beside each other, which the inner nodes
-//!   tell apart. The worst case of the hash index is the NV-Tree.
+//! - chosen keys do limited harm: keys with the same hash lie in leaves beside each other, which the inner nodes
+//!   distinguish. The worst case of the hash index is the NV-Tree.
 //!
 //! # Order
 //! The index visits keys in the order of their scattered bytes, which is the same in every version and in every life of the

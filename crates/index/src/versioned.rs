@@ -235,7 +235,7 @@ pub trait VersionedIndex: Send + Sync {
     }
 
     /// Applies one change that commits by itself: stamped, as the last act before the index's own
-    /// fence, with the version that it draws in this turn. True if the key was there before; what changes nothing
+    /// fence, with the version that it draws by this ticket. True if the key was there before; what changes nothing
     /// draws no version. `None`: this index cannot do that in place, apply it in a group instead.
     ///
     /// Of `writer.stamp` only the lane counts before; afterwards it is the stamp that was given. What

@@ -7,7 +7,7 @@ use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Keyspace {
     pub(crate) id: u32,
-    /// Tells a keyspace from another that took its number after a rollback.
+    /// Distinguishes a keyspace from another that took its number after a rollback.
     pub(crate) incarnation: u32,
 }
 

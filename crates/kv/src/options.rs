@@ -12,7 +12,7 @@ use crate::tenant::StoreKind;
 /// The smallest redo log, in bytes, that has room for the largest operation of a store.
 pub const LOG_SIZE_MIN: u64 = 1 << 20;
 
-/// What a transaction keeps in memory unless told otherwise.
+/// What a transaction keeps in memory unless the options say otherwise.
 const TRANSACTION_MEMORY: usize = 32 << 20;
 
 /// How a store is created or opened. What is not said stays as it is by default.

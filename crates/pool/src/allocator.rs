@@ -60,7 +60,7 @@ pub(crate) struct Allocator {
     pub(crate) is_compacting: bool,
     /// Pages come from a disk one by one: chunks are [gathered](crate::class_lists).
     pub(crate) gathers: bool,
-    /// Tells of free space whether it may be overwritten at once.
+    /// Says whether free space may be overwritten at once.
     pub(crate) frees: Frees,
     /// Behind the chunk that was last taken for objects that fill pages.
     behind: u32,

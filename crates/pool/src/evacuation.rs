@@ -16,7 +16,7 @@ use crate::object::GRANULE;
 const DENSE: u64 = 4;
 const OF: u64 = 5;
 
-/// Chunks are told apart by how full they are in so many grades; those of one by where they lie.
+/// Chunks are ordered by how full they are, in so many grades; chunks of one grade by where they lie.
 const GRADES: u64 = 16;
 
 /// Chunks whose objects are to be moved elsewhere: see [`Pool::begin_evacuation`](crate::Pool::begin_evacuation).

@@ -191,7 +191,7 @@ pub(crate) fn entry_head(
 const LOW_BITS: u32 = 48;
 
 /// A word that certifies itself: the value in the lower half, in the upper half the CRC-32C of the
-/// field's number and the value, so that a changed word can be told before it is believed.
+/// field's number and the value, so that a changed word is recognised before it is believed.
 pub(crate) fn seal(field: Sealed, value: u32) -> u64 {
     let mut bytes = [field as u8, 0, 0, 0, 0];
     bytes[1..].copy_from_slice(&value.to_le_bytes());

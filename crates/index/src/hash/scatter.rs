@@ -8,7 +8,7 @@
 //! from it: nothing is stored twice. A key of fewer bytes is a number of as many bits, mixed within them.
 //!
 //! The hash has no secret. Keys that were chosen to scatter to neighbours fill leaves next to each other, which the
-//! directory then cannot tell apart; a search finds these through the inner nodes.
+//! directory then cannot distinguish; a search finds these through the inner nodes.
 
 use crate::nvtree::hash;
 

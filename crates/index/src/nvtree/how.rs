@@ -7,9 +7,9 @@ use crate::{Stamp, Ticket, VERSION_MAX, Writer};
 /// How changes commit.
 #[derive(Clone, Copy)]
 pub(crate) enum How<'c> {
-    /// Stamped by the writer, with others.
+    /// They commit together, with the stamp of the writer.
     Grouped,
-    /// By itself, stamped in its turn.
+    /// Each commits by itself, with a version that it draws by this ticket.
     Single(&'c Ticket<'c>),
 }
 

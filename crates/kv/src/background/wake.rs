@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Whether there is something to do, and which threads are to stop. A store that is opened again while another one of its pool
-/// still sweeps has a new thread; the old one is then told apart by its number.
+/// still sweeps has a new thread; the number of the old one then distinguishes it.
 #[derive(Default)]
 pub(crate) struct Wake {
     wanted: Mutex<bool>,

@@ -91,7 +91,7 @@ pub(crate) fn commit_jobs(engine: &Engine, jobs: Vec<Job>) -> Vec<Result<u64, Er
 fn lead(engine: &Engine, queue: &CommitQueue) -> Result<(), Error> {
     let locked = engine.lock_to_write();
     let mut batch = queue.take();
-    // A thread that would wait for itself was told before it joined the queue.
+    // A thread that would wait for itself got its error before it joined the queue.
     let mut writing = locked?;
     let (shared, ledger) = writing.parts();
     commit_batch(shared, ledger, &batch.jobs);

@@ -54,7 +54,7 @@ impl DeadTable<'_> {
                 // ORDER: after the scrub, which was fenced: nothing carries their stamps any more.
                 region.commit("kv.dead.forget", &slot.kind, 0);
                 // ORDER: forgotten before a version of the interval is given to the store again, and committed: what a
-                // replica is told to make anew would be void after a crash.
+                // replica has to make anew would be void after a crash.
                 region.flush("kv.dead.forget.flush", region.offset_of(&slot.kind), 8);
             }
         }

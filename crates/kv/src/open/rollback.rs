@@ -58,7 +58,7 @@ fn roll(
 ) -> Result<Vec<Vec<u8>>, Error> {
     let pins = &shared.versions.pins;
     // The version that is visible from here on is not void itself, so that a name it is given
-    // can be told from those of void versions, which the next open forgets after a crash here.
+    // can be distinguished from those of void versions, which the next open forgets after a crash here.
     let visible = next_version(shared, ledger)?;
     kill(shared, ledger, DeadInterval { from: version, to: visible - 1, lane: None })?;
     pins.with_past(|past, _| past.rolled_back(version, visible - 1));

@@ -101,7 +101,7 @@ impl WriterLock {
         if !is_own {
             return Ok(());
         }
-        // Threads that a test schedules are one thread of the system: they are not told apart here.
+        // Threads that a test schedules are one thread of the system: this code does not distinguish them.
         wait_for(|| Some(Ok(())), || Err(Error::WouldDeadlock))
     }
 

@@ -83,7 +83,7 @@ fn renew(shared: &Shared, state: &mut SlotState) {
 }
 
 /// Says of what was unlinked in a slot until when a reader may see it. Versions that others have drawn
-/// and made visible meanwhile do not tell which readers came before it was unlinked; the change's own does,
+/// and made visible meanwhile do not say which readers came before it was unlinked; the change's own does,
 /// or else the next. Returns their bytes.
 #[cold]
 fn end(versions: &Versions, unlinked: &mut [Retired], drawn: u64) -> u64 {

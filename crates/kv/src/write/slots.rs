@@ -24,7 +24,7 @@
 //!
 //! # Why nothing is missed when the slots are closed
 //! A thread locks its slot, then looks whether the slots are open. The writer shuts the gate, then locks each
-//! slot in turn. Of the two locks of a slot one is first: if the thread's, the writer waits for the end of
+//! slot one after the other. Of the two locks of a slot one is first: if the thread's, the writer waits for the end of
 //! its change; if the writer's, the thread finds the gate shut. Only slots that have *joined* since the
 //! last time are locked: a thread joins before it looks at the gate, and the writer asks which have joined after
 //! it has shut the gate, all sequentially consistent; so the writer finds the slot, or the thread finds the gate

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::entry::Kind;
 use crate::{Error, Object, TenantError};
 
-/// What is told of each reachable object.
+/// What a tenant reports of each reachable object.
 pub trait Marker {
     /// The object is reachable, or waits to be freed; `true` if it was not marked before.
     ///

@@ -10,7 +10,7 @@ use super::traffic::Traffic;
 use crate::Error;
 use crate::outcome::Latency;
 
-/// Longest time that is told apart, in nanoseconds: ten minutes.
+/// Longest time that the meter distinguishes, in nanoseconds: ten minutes.
 const LONGEST_NS: u64 = 600_000_000_000;
 
 /// A phase that is under way.

@@ -1,4 +1,4 @@
-//! What the measuring process is told, and what it says: one JSON object each, since it is a process of its own.
+//! What the measuring process gets, and what it answers: one JSON object each, since it is a process of its own.
 
 use std::path::PathBuf;
 

@@ -153,7 +153,7 @@ fn cut<'f>(change: &Replacement<'_, 'f, '_>, is_scattered: bool) -> Result<Optio
     cut_at(change, &keys, (right, first_word, low_len), below)
 }
 
-/// The cut before a key that has that word, so many bytes of which tell it from those below.
+/// The cut before a key that has that word. So many bytes of it distinguish it from the keys below.
 #[inline]
 fn cut_at<'f>(
     change: &Replacement<'_, 'f, '_>,

@@ -4,8 +4,8 @@
 //! The list leads from each leaf to anywhere in the pool, and only the header there says where to
 //! next: a walk from leaf to leaf waits for memory at every one. So, where the list does not soon end, there
 //! are many walks. In chunks all over the pool headers of leaves are looked for: these are *entries*, from each whose list is
-//! walked up to the next entry that it comes to. A thread has some of these walks under way, a step of
-//! each in turn, so that their ways through memory are waited for together; and there are some threads.
+//! walked up to the next entry that it comes to. A thread has some of these walks under way and takes a step
+//! of one after the other, so that it waits for their ways through memory together; and there are some threads.
 //! What a walk finds is a *segment*. Put together from the first leaf on, each behind the one that
 //! ends where it begins, they are the list.
 //!

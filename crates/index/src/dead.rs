@@ -24,9 +24,9 @@ impl DeadInterval {
     }
 }
 
-/// The dead intervals in force; volatile image of the store's durable table.
+/// The dead intervals in force. This is the volatile image of the store's durable table.
 ///
-/// Away from the counts of an `Arc`, which each snapshot changes: each read looks here.
+/// It has lines of its own, away from the counts of an `Arc`, which each snapshot changes: each read looks here.
 #[derive(Clone, Debug, Default)]
 #[repr(align(128))]
 pub struct DeadIntervals {

@@ -28,7 +28,7 @@
 //! sequence, even, and (3) found the token [still](Token::still) good, knows that at that sequence the
 //! leaf covered the key.
 //!
-//! # Rooms
+//! # Modules
 //! ```text
 //!   inner.rs    Inner: the nodes, and the lock of their writers
 //!     |

@@ -15,6 +15,23 @@
 //! *Marking* and *WritingHint* go on without the writer's lock; all other steps are taken under it. While the state
 //! is Marking or Scrubbing no space is given back. The [stop](super::Wake::stop) of the thread ends a marking, and
 //! no step follows it.
+//!
+//! # Work that is no phase
+//! Some background work needs no state, because nothing else has to wait for its end and it leaves nothing half done:
+//! - *Erasing* the entries that a range tombstone covers (`erase.rs`): each batch is an ordinary commit, and the tombstone
+//!   itself says on media what is left. Batches run while the state is Done or Collecting, before a batch of
+//!   collection. So no entry is erased beneath a marking or a scrub.
+//! - *Counts* for the next open (`counts.rs`): one commit, when they have drifted.
+//! - *Private trees* of transactions that have ended: a thread that ends or spills a transaction, or the background before
+//!   each step (`maintain.rs`), lists the objects of such a tree without a lock, and retires them in one step under the
+//!   writer's lock. Until then the tree is registered, so that a marking reaches it; retired objects wait until the state
+//!   lets space go.
+//! - *Giving blocks back* to the file system (`maintain.rs`): it concerns only space that is free already. It comes last, when
+//!   all else is idle, and holds no lock of the store.
+//!
+//! A marking *on behalf of another tenant's sweep* (`Ledger.foreign`) is the phase Marking with one more fact beside it: what
+//! ends it. The state says that nothing may be given back; `Ledger.foreign` has the life of the other sweep, since that
+//! may be given up by a thread that never comes back. Then `end_foreign` makes the state Owed again.
 
 use super::collect::Collection;
 use super::scrub::Scrubbing;

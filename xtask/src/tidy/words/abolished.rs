@@ -125,7 +125,12 @@ pub(super) const ABOLISHED: &[Abolished] = &[
         folders: &["crates/"],
         fix: "entries, image",
     },
-    Abolished { forms: &["draft", "drafts"], place: Where::Everywhere, folders: &[], fix: "builder" },
+    Abolished {
+        forms: &["draft", "drafts"],
+        place: Where::Everywhere,
+        folders: &[],
+        fix: "builder",
+    },
     Abolished {
         forms: &["tell", "tells", "told"],
         place: Where::Names,

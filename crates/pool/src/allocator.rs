@@ -382,7 +382,7 @@ impl Allocator {
 }
 
 impl Allocator {
-    /// Takes no more from chunks that objects are in, until one of them is freed.
+    /// From here on takes nothing from chunks with objects, until one of these objects is freed.
     pub(crate) fn set_aside(&mut self) {
         self.trim();
         self.classes.iter_mut().for_each(|class| class.clear(&mut self.chunks));

@@ -104,7 +104,7 @@ impl Space {
             match allocator.take(class) {
                 Ok(object) => {
                     if allocator.top() == top + 1 && !self.region.writes_beside(object.size()) {
-                        // Objects of the class will fill a chunk that was just taken: its slots are prefetched.
+                        // The chunk is new, and objects of the class will fill it: its pages are prefaulted.
                         drop(allocator);
                         self.region.prefault(self.layout().start(top), self.layout().chunk_size());
                     } else if let Some(class) = allocator.renewed.take()

@@ -27,7 +27,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Of this process, for so long at most.
+    /// Starts a meter of this process, for at most so many seconds.
     pub(super) fn start(name: &str, seconds: f64, folder: &Path) -> Result<Meter, Error> {
         let process = std::process::id();
         let before = Traffic::of_process(process).ok_or(Error::Absent("/proc/self/io"))?;

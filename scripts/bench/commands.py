@@ -161,7 +161,7 @@ def rows_of(figures):
         pairs = list(zip(by_name["tembo"], by_name["redis"]))
         row = {"place": place, "pipeline": pipeline, "test": test}
         row["ops"] = spread([mine["ops"] / theirs["ops"] for mine, theirs in pairs])
-        # A load may be shorter than what the clock of processor time can tell.
+        # A load may be shorter than what the clock of processor time can resolve.
         known = [(mine, theirs) for mine, theirs in pairs if theirs["cpu_us"] > 0]
         if known:
             row["cpu"] = spread([mine["cpu_us"] / theirs["cpu_us"] for mine, theirs in known])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A process with one connection, which does what sqlite.py tells it, a line of JSON at a time.
+"""A process with one connection, which does what sqlite.py asks for, a line of JSON at a time.
 
 So the connections of a measurement are in processes of their own, and /proc/self/io has the bytes of one of them.
 """

@@ -17,7 +17,7 @@ def samples(address):
 
 
 def name(sample):
-    """Samples of databases are told apart."""
+    """Samples of databases have different labels."""
     return sample.name + sample.labels.get("db", "")
 
 

@@ -1,7 +1,7 @@
 //! Commits of transactions, by a thread that serves no other requests.
 //!
-//! What a transaction has changed, the kernel may have in its caches. It is told after the commit and before the program that
-//! committed. It may wait then for requests that are under way, so that no thread that has to serve them may tell it.
+//! What a transaction has changed, the kernel may have in its caches. It is notified after the commit and before the program that
+//! committed. It may wait then for requests that are under way, so that no thread that has to serve them may notify it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) type Kernel = Arc<OnceLock<Notifier>>;
 
 /// The thread that commits.
 pub(crate) struct Committer {
-    /// `None`: it has been told to end.
+    /// `None`: it has been asked to end.
     commits: Option<Sender<Commit>>,
     thread: Option<JoinHandle<()>>,
 }

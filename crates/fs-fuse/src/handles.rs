@@ -57,7 +57,7 @@ impl Served {
         opened
     }
 
-    /// What an open that was told whether the file is marked gives to the kernel.
+    /// What an open gives to the kernel, when it knows whether the file is marked.
     fn open_file(
         &self,
         (number, thread): (INodeNo, u32),
@@ -154,7 +154,7 @@ impl Served {
         }
         let own = Served::own(number, handle);
         if let Some(ended) = own.and_then(|handle| self.opened.end(handle)) {
-            // Its program has closed it, and is told nothing any more.
+            // Its program has closed it, and is notified of nothing any more.
             self.commit(ended, Box::new(|_| ()));
         }
         self.trees.close(number)

@@ -299,7 +299,7 @@ impl Trees {
             })?;
             for entry in entries {
                 let inode = match wants_inodes.then(|| tree.inode(entry.inode)) {
-                    // It is listed, and to look at it tells that it is damaged.
+                    // It is listed, and a program that looks at it learns that it is damaged.
                     None | Some(Err(Error::Damaged { .. } | Error::NoSuchInode { .. })) => None,
                     Some(found) => Some(found?),
                 };

@@ -1,4 +1,4 @@
-//! POSIX access control lists (1003.1e, draft 17): two attributes of an inode, which are kept in step with its permissions.
+//! POSIX access control lists (`1003.1e draft 17`): two attributes of an inode, which are kept in step with its permissions.
 //!
 //! ```text
 //!  permissions   owner     group class            others

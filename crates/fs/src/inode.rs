@@ -75,7 +75,7 @@ pub struct Inode {
     pub parent: u64,
     /// Of a device: which.
     pub device: u64,
-    /// Tells it from a file that had its number before the file system was rolled back.
+    /// Distinguishes it from a file that had its number before the file system was rolled back.
     pub generation: u64,
     /// Last time of reading, as far as the caller has said so.
     pub accessed: Time,

@@ -84,7 +84,7 @@ impl Timeline {
         *self.lock() = Changes::default();
     }
 
-    /// Puts the points that wait, as part of a change at a time; what [`put`](Timeline::put) is to be told when that is committed.
+    /// Puts the points that wait, as part of a change at a time; returns what [`put`](Timeline::put) is to be given when that is committed.
     /// `oldest`: the first version of the window.
     pub(crate) fn write<A: Writes>(
         &self,

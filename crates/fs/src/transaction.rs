@@ -32,7 +32,7 @@ pub struct FsTransaction {
     is_broken: bool,
     /// The time of its last change.
     changed: Option<Time>,
-    /// Tells others that it is there.
+    /// Lets others know that it is there.
     _in_progress: InProgress,
 }
 

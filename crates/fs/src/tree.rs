@@ -57,7 +57,7 @@ impl<A: Reads> Tree<A> {
         Tree { records: Records::new(access, layout) }
     }
 
-    /// The same, of a type that does not tell which handle it has.
+    /// The same, of a type that does not show which handle it has.
     pub fn any(&mut self) -> AnyTree<'_> {
         let layout = self.records.layout;
         Tree::new(self.records.handle(), layout)

@@ -1,4 +1,4 @@
-//! Access control lists against a model of POSIX 1003.1e (draft 17): what is made inherits, permissions and lists say the same.
+//! Access control lists against a model of POSIX `1003.1e draft 17`: what is made inherits, permissions and lists say the same.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ struct File {
 }
 
 impl File {
-    /// What is made in a directory (23.1.5.1 of the draft).
+    /// What is made in a directory (23.1.5.1 of it).
     fn made(directory: &File, kind: FileKind, permissions: u16, umask: u16) -> File {
         let mut file = File { kind, permissions, access: None, default: None };
         // A directory hands on that its group is to be that of what is made in it.

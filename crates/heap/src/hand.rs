@@ -18,7 +18,7 @@ pub(crate) struct Hand {
     gone: FxHashSet<u64>,
     /// Proxies that were freed since the last checkpoint.
     freed_proxies: Vec<u64>,
-    /// Space of proxies. A weak pointer that is left is told from one to an object only by the place it names, so nothing else gets there.
+    /// Space of proxies. A weak pointer that is left differs from one to an object only by the place it names, so nothing else gets there.
     proxies: Vec<u64>,
     /// Space for objects, by size.
     spare: FxHashMap<u64, Vec<u64>>,

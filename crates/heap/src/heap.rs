@@ -437,7 +437,7 @@ impl HeapFile {
     }
 
     /// [Compacts](Heap::compact) the heap, and gives the blocks of what is free then back to the file system, where it can take them; when the
-    /// pool is closed, its file ends behind what is used. `each` is told how far it has come. Other threads use the heap meanwhile.
+    /// pool is closed, its file ends behind what is used. `each` is called with how far it has come. Other threads use the heap meanwhile.
     ///
     /// Durability point: when it returns.
     ///

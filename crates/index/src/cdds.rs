@@ -28,14 +28,14 @@
 //! writer that needs a slot, do not look at the others.
 //! An insertion is one entry in any free slot: one line. The number of entries needs no place on
 //! media either, an empty slot says so itself. Algorithm 6, which walks the whole tree to undo the
-//! last version, is gone: its stamps stand in a [dead interval](crate::DeadIntervals), every reader
-//! passes over them, making the order leaves them out, and the next writer of the node reuses their
-//! slots; a scrub erases the rest in the background.
+//! last version, is not needed: the stamps of that version stand in a [dead interval](crate::DeadIntervals). Every
+//! reader passes over them, the order is made without them, and the next writer of the node reuses their
+//! slots. A scrub erases the rest in the background.
 //!
 //! # How it changes
-//! *Put* ends the entry of the key if there is one and adds another; *remove* ends it. A slot of which the
-//! entry no retained version can see is reused (algorithm 2; the document compares with the current
-//! version where it must be the oldest pinned one: we ask whether any pinned version lies in
+//! *Put* ends the entry of the key if there is one and adds another; *remove* ends it. A slot is
+//! reused if no retained version can see its entry (algorithm 2; the document compares with the current
+//! version where it must be the oldest pinned one; this code asks whether any pinned version lies in
 //! `[start, end)`). Everything else is one operation, *reshape*: when a node has no room, or when
 //! at most m_l = k/5 of its entries live on, its live entries (in the latter case with those of a
 //! sibling) are written into one new node, or two if one would be left with less than m_l free
@@ -46,11 +46,11 @@
 //! the old node that still names it, and nothing that a crash can undo is overwritten.
 //!
 //! A new root is published by one store into the root cell. It names the root before and since when
-//! it is the root; readers of older versions, and all after a crash, follow that chain.
+//! it is the root. Readers of older versions follow that chain, and so does every reader after a crash.
 //!
 //! # Space
 //! What a version unlinks is *retired* with its lifetime and freed when that version is visible and
-//! no pinned one lies in the lifetime: the physical half of algorithm 5, without a mark phase, as a
+//! no pinned one lies in the lifetime. This is the physical half of algorithm 5, without a mark phase, since a
 //! child may have two parents but only one life. After a crash the list of retired objects is lost;
 //! then a mark marks what retained versions reach, and the rest is free. The logical half empties
 //! slots. New nodes have at least 2 m_l live entries and nodes are reshaped at m_l, so N keys need
@@ -59,10 +59,10 @@
 //! # Cost
 //! With p new records of l lines and no reshape, n puts flush Σl + n lines (an update ends an entry
 //! too: one line more unless old and new share one), and a remove flushes one. An index fences only
-//! when the root changes, and for a single remove, whose one fence it is; a group has two, of
-//! any size. A reshape flushes up to two nodes, their bounds, and three lines in the parent.
+//! when the root changes, and once in a single remove. A group has two fences, whatever its size.
+//! A reshape flushes up to two nodes, their bounds, and three lines in the parent.
 //!
-//! # Rooms
+//! # Modules
 //! ```text
 //!   cdds.rs     the tree: format, open, VersionedIndex
 //!     |
@@ -104,13 +104,12 @@ use crate::{
 /// A CDDS B-Tree. See the [module](self).
 pub struct Cdds {
     roots: Roots,
-    /// The version that made the tree: older ones do not know it.
+    /// The version that made the tree: older versions do not have it.
     birth: u64,
 }
 
 impl Cdds {
-    /// Writes and flushes an empty tree, made in version `birth`, into a pool; the object to be linked
-    /// by the caller.
+    /// Writes and flushes an empty tree, made in version `birth`, into a pool. Returns the object that the caller has to link.
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
     pub fn format(pool: &Pool, records: Records, birth: Stamp) -> Result<Object, Error> {
@@ -137,7 +136,7 @@ impl Cdds {
         Ok(cell_object)
     }
 
-    /// Makes an empty tree and returns it with the object to be linked by the caller.
+    /// Makes an empty tree. Returns it with the object that the caller has to link.
     ///
     /// Durability point: as of [`Cdds::format`].
     pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(Cdds, Object), Error> {
@@ -207,7 +206,7 @@ impl VersionedIndex for Cdds {
     ) -> Result<(), Error> {
         let mut places = Vec::new();
         for keys in keys.chunks(read::ABREAST) {
-            // A place is the writer's to use; what is on the way there is near now.
+            // Only the writer may use a place. What is on the way there is in the cache by this time.
             places.clear();
             read::prefetch_keys(&self.roots, keys, view, &mut places);
             for key in keys {
@@ -254,7 +253,7 @@ impl VersionedIndex for Cdds {
     ) -> Result<Option<bool>, Error> {
         op.key()?;
         match op {
-            // An update has two lines, which are durable in any order: only a group commits both.
+            // An update changes two lines, which become durable in any order: only a group commits both.
             Op::Put { .. } => Ok(None),
             Op::Remove { key } => change::remove_single(&self.roots, key, ticket, writer),
         }

@@ -1,4 +1,4 @@
-//! What happened between two versions, of whichever index.
+//! What happened between two versions, for each kind of index.
 
 use crate::{DeadIntervals, Value, View};
 
@@ -14,13 +14,13 @@ pub struct Period<'d> {
 }
 
 impl<'d> Period<'d> {
-    /// Whether the version lies in it.
+    /// Whether the version lies in the period.
     #[inline]
     pub fn contains(&self, version: u64) -> bool {
         self.after < version && version <= self.until
     }
 
-    /// The view of its last version.
+    /// The view of the period's last version.
     pub(crate) fn last(&self) -> View<'d> {
         View { version: self.until, dead: self.dead }
     }

@@ -12,7 +12,7 @@ use crate::VERSION_MAX;
 /// versions of one key rise in the order in which its entries are written, whatever the number of
 /// writers, and a reader of the newest version needs no more than the greatest.
 ///
-/// Away from the lines of others: each change of one thread takes it from the others.
+/// It has cache lines of its own: each draw by one thread takes the line from the other threads.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Clock {
@@ -39,7 +39,7 @@ impl Clock {
         version
     }
 
-    /// Goes on above `version`: those in between are not drawn. By the writer, while no other thread draws.
+    /// Goes on above `version`; those in between are not drawn. Only the writer calls this, while no other thread draws.
     pub fn skip_to(&self, version: u64) {
         debug_assert!(version <= VERSION_MAX, "the store has looked before");
         self.last.fetch_max(version, Ordering::AcqRel);
@@ -55,23 +55,23 @@ impl Clock {
         version
     }
 
-    /// For one change of the thread that is the one writer: no other thread draws before it is dropped.
+    /// A ticket for one change of the one writer. No other thread draws before the ticket is dropped.
     #[inline]
     pub fn ticket(&self) -> Ticket<'_> {
         Ticket { clock: self, below: None, seen: self.last(), drawn: Cell::new(0) }
     }
 
-    /// For one change of one of several writers: `below` says for how long it is in flight. `seen` was the last
-    /// version drawn, some time ago.
+    /// A ticket for one change of one of several writers. The word `below` says which versions are in flight. `seen` was
+    /// the last version drawn, some time ago.
     #[inline]
     pub fn ticket_of<'c>(&'c self, below: &'c AtomicU64, seen: u64) -> Ticket<'c> {
         Ticket { clock: self, below: Some(below), seen, drawn: Cell::new(0) }
     }
 }
 
-/// One change that commits by itself: draws its version, and says before that it will.
+/// The right of one change that commits by itself to draw its version. The ticket announces that before it draws.
 ///
-/// What is drawn is *in flight* until the turn is dropped. Of several writers each has a word, in which
+/// What is drawn is *in flight* until the ticket is dropped. Of several writers each has a word, in which
 /// stands [`AT_REST`] or a version below those in flight. It is written before the version is drawn; so
 /// the thread that loads the [last](Clock::last) version and then the words of all writers knows that every
 /// version up to the least of them all was drawn and is not in flight any more.
@@ -82,7 +82,7 @@ pub struct Ticket<'c> {
     drawn: Cell<u64>,
 }
 
-/// In a writer's word: nothing is in flight.
+/// A writer's word while nothing is in flight.
 pub const AT_REST: u64 = u64::MAX;
 
 impl Ticket<'_> {
@@ -92,14 +92,14 @@ impl Ticket<'_> {
         self.clock.last()
     }
 
-    /// The last version that any thread had drawn when the ticket was made, or before. To ask for it does not take
-    /// the clock's line from a thread that draws.
+    /// The last version that any thread had drawn when the ticket was made, or before. The call does not take the clock's
+    /// line from a thread that draws.
     #[inline]
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Draws the next version, which no other thread gets. What was drawn before in the same turn is not used.
+    /// Draws the next version, which no other thread gets. What was drawn before by the same ticket is not used.
     #[inline(always)]
     pub fn draw(&self) -> u64 {
         let version = match self.below {
@@ -124,7 +124,7 @@ impl Ticket<'_> {
         version
     }
 
-    /// The last version drawn in this turn; 0: none.
+    /// The last version drawn by this ticket; 0: none.
     #[inline]
     pub fn drawn(&self) -> u64 {
         self.drawn.get()

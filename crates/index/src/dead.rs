@@ -3,8 +3,8 @@
 use crate::Stamp;
 
 /// Versions in `(from, to]` that are void: what was in flight at a crash, was aborted, or was rolled
-/// back. Recovery, undo and rollback are this one mechanism: an O(1) note that turns entries into
-/// empty space and ends into no end.
+/// back. Recovery, undo and rollback are this one mechanism: an O(1) note that makes entries
+/// empty space and ends no ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadInterval {
     /// Versions above this one.
@@ -24,9 +24,9 @@ impl DeadInterval {
     }
 }
 
-/// The dead intervals in force; volatile image of the store's durable table.
+/// The dead intervals in force. This is the volatile image of the store's durable table.
 ///
-/// Away from the counts of an `Arc`, which each snapshot changes: each read looks here.
+/// It has lines of its own, away from the counts of an `Arc`, which each snapshot changes: each read looks here.
 #[derive(Clone, Debug, Default)]
 #[repr(align(128))]
 pub struct DeadIntervals {

@@ -14,8 +14,8 @@ use crate::sides::SideTable;
 use crate::verified::Verified;
 use crate::{DeadIntervals, Error, Records, Retained};
 
-/// The ground that the trees of a pool stand on: the pool, the volatile side-cars of their nodes,
-/// and what is dead and retained by now.
+/// What the trees of a pool share: the pool, the volatile side-cars of their nodes, and which versions are dead and
+/// which are retained.
 pub struct Forest {
     pool: Arc<Pool>,
     pub(crate) sides: SideTable<Side>,
@@ -23,13 +23,13 @@ pub struct Forest {
     pub(crate) leaves: Table<nvtree::Side>,
     /// Inner nodes above leaves.
     pub(crate) nodes: Arc<Arena>,
-    /// Of hash indexes, once there is one.
+    /// Memory of the directories of hash indexes. It is made with the first hash index.
     directories: OnceLock<Arc<DirectoryMemory>>,
-    /// A leaf's number is its offset without so many bits.
+    /// Bits by which a leaf's offset is shifted to give its number.
     pub(crate) leaf_bits: u32,
     /// Lines of elements in a leaf.
     pub(crate) lines: u8,
-    /// A bit for each of its slots.
+    /// A bit for each slot of a leaf.
     pub(crate) all_slots: u64,
     /// Entries in a node.
     pub(crate) capacity: usize,
@@ -38,7 +38,7 @@ pub struct Forest {
     /// Whether records have checksums: [`Records`] plus one, 0 while no tree was opened or made.
     records: AtomicU8,
     pub(crate) verified: Verified,
-    /// Locked by each snapshot: away from what each search reads.
+    /// The dead intervals and the retained versions. Each snapshot locks this, so it lies apart from what each search reads.
     horizon: Apart<RwLock<Horizon>>,
     /// Whether the horizon has dead intervals.
     has_dead: AtomicBool,
@@ -46,9 +46,9 @@ pub struct Forest {
     pub(crate) kept: AtomicU64,
     /// Leaves of trees that were opened, as many as they had then.
     old_leaves: AtomicUsize,
-    /// What prepares pages, if any thread does.
+    /// The function that has pages prefaulted, if some thread does that.
     prefaulter: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Whether it was called and has not yet begun.
+    /// Whether it was called and the thread has not yet begun.
     is_called: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ impl Forest {
             directories: OnceLock::new(),
             leaves: Table::new(len).map_err(tembo_pool::Error::from)?,
             leaf_bits,
-            // Not more than a leaf has at most.
+            // `lines` is at most the number of lines that a leaf can have.
             lines: lines as u8,
             all_slots: nvtree::all_slots(lines),
             capacity: capacity(pool.geometry().node_size.into()),
@@ -96,16 +96,16 @@ impl Forest {
         })
     }
 
-    /// `call` will have [`Forest::prefault`] called soon, by a thread that nothing waits for. The thread calls it
-    /// that is about to use memory that is not ready; it must not take long. To be given once; without it the
+    /// Sets the function `call`, which has some thread that nothing waits for call [`Forest::prefault`] soon. A thread that
+    /// is about to use memory that is not ready calls it, so it must not take long. It can be set once. Without it the
     /// forest's memory has small pages.
     pub fn call_to_prefault(&self, call: impl Fn() + Send + Sync + 'static) {
-        // The first one stays.
+        // If one was set before, that one stays.
         let _ = self.prefaulter.set(Box::new(call));
     }
 
-    /// Makes the memory ready that the trees will need next, if there is need: takes milliseconds then, for
-    /// the system gives out large pages slowly.
+    /// Prefaults the memory that the trees will need next, if too little of it is ready. That takes milliseconds, for the
+    /// system gives out large pages slowly.
     pub fn prefault(&self) {
         self.is_called.store(false, Ordering::SeqCst);
         self.leaves.prefault(nvtree::Side::touch);
@@ -118,7 +118,7 @@ impl Forest {
         &self.pool
     }
 
-    /// Gives the pool back: every tree is gone.
+    /// Gives the pool back. No tree exists any more.
     pub fn into_pool(self) -> Arc<Pool> {
         self.pool
     }
@@ -154,8 +154,10 @@ impl Forest {
         }
     }
 
-    /// A tree with such records is opened, or the records of a tree are asked for that is made: all trees of a
-    /// forest are alike.
+    /// Notes the kind of records of a tree that is opened or made. All trees of a forest have the same kind.
+    ///
+    /// # Errors
+    /// Damage, if another tree has the other kind.
     pub(crate) fn agree(&self, records: Records, cell: Object) -> Result<(), Error> {
         let wanted = if records == Records::Unchecked { 1 } else { 2 };
         let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
@@ -175,14 +177,14 @@ impl Forest {
         }
     }
 
-    /// Says that a tree is opened that has so many leaves.
+    /// Notes that a tree with so many leaves is opened.
     pub(crate) fn expect_leaves(&self, count: usize) {
         let count = count + self.old_leaves.fetch_add(count, Ordering::Relaxed);
         let end = self.pool.usage().frontier >> self.leaf_bits;
         self.leaves.expect(count, end as usize);
     }
 
-    /// The number of a leaf in the making.
+    /// The number of a leaf that is being made.
     pub(crate) fn new_leaf_id(&self, object: Object) -> Result<u32, Error> {
         let id = self.leaf_id(object)?;
         if self.leaves.reach(id as usize) || self.nodes.is_short() || self.pool.wants_prefault() {
@@ -204,7 +206,7 @@ impl Forest {
         self.dead_epoch.load(Ordering::Acquire)
     }
 
-    /// Calls `with` while nothing can set a new horizon, so that what is needed by it stays.
+    /// Calls `with` while nothing can set a new horizon, so that what the horizon protects stays.
     pub(crate) fn with_horizon<T>(&self, with: impl FnOnce(&DeadIntervals, &Retained) -> T) -> T {
         let horizon = self.horizon.read().unwrap_or_else(PoisonError::into_inner);
         with(&horizon.dead, &horizon.retained)
@@ -227,26 +229,25 @@ impl Forest {
         self.has_dead.store(has_dead, Ordering::Release);
     }
 
-    /// Sets which versions are dead. The caller is the writer, and no reader holds a version
-    /// that has died.
+    /// Sets which versions are dead. The caller is the writer, and no reader holds a version that has died.
     pub fn set_dead(&self, dead: Arc<DeadIntervals>) {
         self.put_dead(dead);
         self.dead_epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Sets which versions are still dead after a scrub: the orders of nodes do not change by it.
+    /// Sets which versions are still dead after a scrub. The orders of nodes do not change by that.
     pub fn forget_dead(&self, dead: Arc<DeadIntervals>) {
         self.put_dead(dead);
     }
 
-    /// Sets which versions are retained: to be called before what is not needed is freed. Never again one that was
-    /// given up.
+    /// Sets which versions are retained. The caller does this before it frees what is not needed. A version that was given
+    /// up is never retained again.
     pub fn set_retained(&self, retained: Arc<Retained>) {
         write(&self.horizon).retained = retained;
     }
 
-    /// As [`Forest::set_retained`], also with older versions that nothing has retained in this life of the process: side-cars
-    /// without what only those need are made again. Nothing was changed or freed before.
+    /// As [`Forest::set_retained`], where `retained` may have older versions that nothing has retained in this life of the
+    /// process. Side-cars, which may lack what only those versions need, are made again. Nothing was changed or freed before.
     pub fn set_retained_at_open(&self, retained: Arc<Retained>) {
         self.set_retained(retained);
         self.dead_epoch.fetch_add(1, Ordering::AcqRel);

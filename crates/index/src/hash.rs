@@ -6,35 +6,43 @@
 //! directory from bits to buckets. The NV-Tree has leaves in the order of keys and a volatile search structure above
 //! them. They are the same thing if the key *is* the hash. So the hash is a permutation (`hash/scatter.rs`): the
 //! scattered key has the key's length, its first eight bytes are a hash of all of it, and the key comes back from it. It
-//! stands in the leaf in the key's place, and nothing is stored twice.
+//! stands in the leaf instead of the key, and nothing is stored twice.
 //!
 //! # What comes with that
-//! On media there is a list of leaves as of the NV-Tree, with a magic of its own ([format](../../../../docs/formats/hash.md)).
-//! Put, update and removal cost its one line and one fence; versions, snapshots, histories, dead intervals, recovery, mark,
-//! scrub, collection, the hint and the check are the NV-Tree's, and so are the images that a crash can leave: there is no
-//! step of persistence that it does not have.
+//! On media there is a list of leaves like that of the NV-Tree, with a magic of its own ([format](../../../../docs/formats/hash.md)).
+//! A put, an update and a removal cost one line and one fence, as in the NV-Tree. Versions, snapshots, histories, dead
+//! intervals, recovery, mark, scrub, collection, the hint and the check are the NV-Tree's, and so are the images that a
+//! crash can leave: the hash index has no step of persistence that the NV-Tree does not have.
 //!
 //! # What differs
-//! A search takes one slot of a volatile *directory* (`nvtree/leaves/hash_directory.rs`) in the place of the way down the
-//! inner nodes, as many cache lines whatever the number of keys. A leaf is split between two hashes that differ
-//! in a high bit, not in the middle, so that few slots of the directory have keys of two leaves. For those, and for all slots
-//! that nothing has asked for since an opening or since the directory has grown, the inner nodes are there, which
-//! the NV-Tree keeps anyway: they cost some bytes for a leaf of a thousand. So
+//! A search reads one slot of a volatile *directory* (`nvtree/leaves/hash_directory.rs`) instead of going down the
+//! inner nodes:
+//!
+//! ```text
+//!   key ──► scattered key ──┬──► directory slot: a leaf ────────────────────► leaf ──► element
+//!          (hash/scatter.rs)│                                                  ▲
+//!                           └──► slot shared or unknown ──► inner nodes ───────┘
+//!                                                           (and the slot learns the leaf)
+//! ```
+//! That touches the same number of cache lines whatever the number of keys. A leaf is split between two hashes that differ
+//! in a high bit, not in the middle, so that few slots of the directory have keys of two leaves. A search of those goes
+//! through the inner nodes, and so does a search by a slot that no search has filled since an opening or since the directory
+//! has grown. The NV-Tree keeps the inner nodes anyway: they cost some bytes for a leaf of a thousand. So
 //! - growth is O(1) steps: a put splits one leaf at most, and a larger directory begins empty; nothing is rehashed;
 //! - an opening waits for nothing: the directory fills as keys are looked for;
-//! - chosen keys do harm only so far: what all have the same hash lie in leaves beside each other, which the inner nodes
-//!   tell apart. The worst case of the hash index is the NV-Tree.
+//! - chosen keys do limited harm: keys with the same hash lie in leaves beside each other, which the inner nodes
+//!   distinguish. The worst case of the hash index is the NV-Tree.
 //!
 //! # Order
 //! The index visits keys in the order of their scattered bytes, which is the same in every version and in every life of the
-//! process, so that a walk can be taken up again behind a key. There is no order that means anything to a user: *bounds of
-//! a range are places in that order*, and whatever offers ranges of keys to programs refuses them here
+//! process, so that a walk can be taken up again behind a key. That order means nothing to a user: *bounds of
+//! a range are places in that order*, and the code that offers ranges of keys to programs refuses them for this index
 //! ([`IndexKind::is_ordered`](crate::IndexKind::is_ordered)).
 //!
 //! # Rivals
-//! Dash (VLDB 2020) and CCEH (FAST 2019) have persistent directories and segments, which doubling copies or
-//! which splits rewrite; P-CLHT (SOSP 2019) rehashes all of it while writers wait; Viper (VLDB 2021) has a volatile table
-//! that an opening makes anew of every record. None has versions.
+//! Dash (VLDB 2020) and CCEH (FAST 2019) have persistent directories and segments: a doubling copies the directory, and
+//! splits rewrite segments. P-CLHT (SOSP 2019) rehashes the whole table while writers wait. Viper (VLDB 2021) has a
+//! volatile table that an opening makes anew from every record. None has versions.
 
 mod scatter;
 
@@ -58,8 +66,8 @@ pub struct HashIndex {
 }
 
 impl HashIndex {
-    /// Writes and flushes an empty index, made in version `birth`, into a pool; the object to be linked
-    /// by the caller.
+    /// Writes and flushes an empty index, made in version `birth`, into a pool. Returns the object that the caller has to
+    /// link.
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
     ///
@@ -69,7 +77,7 @@ impl HashIndex {
         NvTree::format_sorted(pool, Sorted::ByHash, records, birth)
     }
 
-    /// Makes an empty index and returns it with the object to be linked by the caller.
+    /// Makes an empty index. Returns it with the object that the caller has to link.
     ///
     /// Durability point: as of [`HashIndex::format`].
     ///
@@ -122,7 +130,7 @@ impl HashIndex {
         self.leaves.kept()
     }
 
-    /// A walk through the index begins.
+    /// Notes that a walk through the index begins.
     pub(crate) fn forget_kept(&self) {
         self.leaves.forget_kept();
     }
@@ -185,7 +193,7 @@ fn all_scattered<T>(keys: &[&[u8]], with: impl FnOnce(&[&[u8]]) -> T) -> T {
     with(&keys)
 }
 
-/// The same, with the key in the place of the scattered key.
+/// The same change, of the key instead of the scattered key.
 #[inline(always)]
 fn named<T>(found: Result<T, Error>) -> Result<T, Error> {
     found.map_err(|error| match error {
@@ -303,7 +311,7 @@ impl VersionedIndex for HashIndex {
         self.leaves.scrub_root(writer)
     }
 
-    /// The keys that it takes and returns are scattered ones.
+    /// As the trait says. The keys that it takes and returns are scattered ones.
     fn collect(
         &self,
         from: Option<&[u8]>,

@@ -1,7 +1,7 @@
 //! Heads: the eight bytes of a key behind a prefix, as a number that orders like the key.
 
-/// The eight bytes of `key` from `at` on, the first one highest, zeros where the key has ended. Of two
-/// keys that agree before `at` the lower one has no greater head; equal heads say nothing.
+/// The eight bytes of `key` from `at` on, the first one highest, with zeros behind the key's end. If two keys agree before
+/// `at`, the lower one does not have the greater head. Equal heads do not decide.
 #[inline]
 pub(crate) fn head(key: &[u8], at: usize) -> u64 {
     let Some(rest) = key.get(at..) else { return 0 };

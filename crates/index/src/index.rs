@@ -1,4 +1,4 @@
-//! One of the indexes, as a store holds it: which one is found out from the cell that it hangs on.
+//! An index of any kind, as a store holds it. The magic of its cell says of which kind it is.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{
 pub enum IndexKind {
     /// The CDDS B-Tree: every node is persistent.
     Cdds,
-    /// The NV-Tree: only its leaves are.
+    /// The NV-Tree: only its leaves are persistent.
     #[default]
     Nvtree,
     /// The hash index: the leaves of an NV-Tree, found by the hash of a key. Its keys have no order.
@@ -26,10 +26,10 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// Every one whose keys have an order.
+    /// The kinds of indexes whose keys have an order.
     pub const ALL: [IndexKind; 2] = [IndexKind::Cdds, IndexKind::Nvtree];
 
-    /// Whether its keys are visited in the order of their bytes, and so ranges of keys are what they say.
+    /// Whether the index visits keys in the order of their bytes, so that a range of keys means what its bounds say.
     pub const fn is_ordered(self) -> bool {
         !matches!(self, IndexKind::Hash)
     }
@@ -54,7 +54,7 @@ pub enum Index {
     Hash(HashIndex),
 }
 
-/// Does the same with whichever index it is.
+/// Evaluates the same expression for each kind of index.
 macro_rules! either {
     ($index:expr, $inner:ident => $does:expr) => {
         match $index {
@@ -66,8 +66,8 @@ macro_rules! either {
 }
 
 impl Index {
-    /// Writes and flushes an empty index, made in version `birth`, into a pool; the object to be linked
-    /// by the caller.
+    /// Writes and flushes an empty index, made in version `birth`, into a pool. Returns the object that the caller has to
+    /// link.
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
     ///
@@ -86,7 +86,7 @@ impl Index {
         }
     }
 
-    /// Makes an empty index and returns it with the object to be linked by the caller.
+    /// Makes an empty index. Returns it with the object that the caller has to link.
     ///
     /// Durability point: as of [`Index::format`].
     ///
@@ -110,8 +110,8 @@ impl Index {
         }
     }
 
-    /// The index behind an object that `create` returned, made in version `birth`: of the kind that its
-    /// magic says.
+    /// Opens the index whose cell is an object that `create` returned, made in version `birth`. Its kind is the one that
+    /// the magic of the cell says.
     ///
     /// # Errors
     /// [`Error::Damaged`] if none lies there.
@@ -154,7 +154,7 @@ impl Index {
         }
     }
 
-    /// Which one it is.
+    /// The kind of the index.
     pub fn kind(&self) -> IndexKind {
         match self {
             Index::Cdds(_) => IndexKind::Cdds,
@@ -167,14 +167,14 @@ impl Index {
     /// through the index.
     pub fn kept(&self) -> u64 {
         match self {
-            // Its writers leave out what nothing needs, and its old nodes go as a whole.
+            // Its writers leave out entries that nothing needs, and its old nodes are freed whole.
             Index::Cdds(_) => 0,
             Index::Nvtree(tree) => tree.kept(),
             Index::Hash(index) => index.kept(),
         }
     }
 
-    /// A walk through the index begins.
+    /// Notes that a walk through the index begins.
     pub fn forget_kept(&self) {
         match self {
             Index::Cdds(_) => {}
@@ -183,12 +183,12 @@ impl Index {
         }
     }
 
-    /// The value under `key` in a version that is visible, for a reader that has not pinned it: copied, into `room`
-    /// if it is long. `None`: it takes a pin, as where the value has more bytes than [`ValueRoom::LEN`], where the leaf has
-    /// something newer, or where a writer was at it.
+    /// The value under `key` in a version that is visible, for a reader that has not pinned it. The value is copied, into
+    /// `room` if it is long. `None`: the read needs a pin, for example because the value has more bytes than
+    /// [`ValueRoom::LEN`], because the leaf has something newer, or because a writer was changing it.
     ///
-    /// What is returned was there at one moment during the call, if no tree was given up meanwhile: the caller finds
-    /// that out afterwards.
+    /// What is returned was there at one moment during the call, unless a tree was given up meanwhile. The caller has to
+    /// find that out afterwards.
     #[inline(always)]
     pub fn get_unpinned<'r>(
         &self,
@@ -197,7 +197,7 @@ impl Index {
         room: &'r mut ValueRoom,
     ) -> Option<Option<Value<'r>>> {
         match self {
-            // Its writers change nodes in the order of their keys, and its readers find the tree of their version.
+            // A CDDS B-Tree has a tree for each version, which its readers find, and its writers change nodes in order.
             Index::Cdds(_) => None,
             Index::Nvtree(tree) => tree.get_unpinned(key, version, room),
             Index::Hash(index) => index.get_unpinned(key, version, room),
@@ -205,12 +205,12 @@ impl Index {
     }
 
     /// Visits everything that happened in the period to keys from `from` on, in the order of the index and, of
-    /// one key, of versions. The caller retains all versions from `period.after` on, and what it asks
-    /// about is visible. A change may be visited that put the value that was there, and a removal of a key
-    /// that was not.
+    /// one key, of versions. The caller retains all versions from `period.after` on, and the period is
+    /// visible. The visited changes may include a put of the value that was there, and a removal of a key
+    /// that was not there.
     ///
-    /// An NV-Tree passes over leaves in which nothing is that new, and reads what is left once. A CDDS
-    /// B-Tree reads the leaves of every version in the period, and comes to each from the roots.
+    /// An NV-Tree passes over leaves in which nothing is that new, and reads each of the others once. A CDDS
+    /// B-Tree reads the leaves of every version in the period, and comes to each of them from the roots.
     ///
     /// # Errors
     /// Damage.
@@ -227,9 +227,9 @@ impl Index {
         }
     }
 
-    /// Visits the keys behind that place that differ between the version `period.after` and the version
-    /// `period.until`, in order, with what they have in the later one. The caller retains these two.
-    /// A key may be visited that has got the value that it had, or was not there and is not.
+    /// Visits the keys from `from` on that differ between the version `period.after` and the version
+    /// `period.until`, in order, with their values in the later one. The caller retains these two versions.
+    /// The visited keys may include some that are the same in both.
     ///
     /// # Errors
     /// Damage.

@@ -1,4 +1,4 @@
-//! The bytes of a key, wherever they lie.
+//! The bytes of a key, in memory or on media.
 
 use std::cmp::Ordering;
 use std::mem::MaybeUninit;
@@ -11,10 +11,10 @@ use crate::head;
 /// Longest key, in bytes: the length of a prefix, and of the least key of a leaf, have sixteen bits on media.
 pub const KEY_SIZE_MAX: usize = u16::MAX as usize;
 
-/// Longer keys are copied to the heap where two that lie on media are compared.
+/// Greatest length of a key that is copied to the stack, not to the heap, to be compared with another key on media.
 const SHORT: usize = 128;
 
-/// A key: bytes of the program, or a place on media that is to be compared or copied.
+/// A key: bytes in memory, or a place on media whose bytes are to be compared or copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyBytes<'k> {
     Memory(&'k [u8]),
@@ -51,7 +51,7 @@ impl<'k> KeyBytes<'k> {
         self.len() == 0
     }
 
-    /// A part; `None` where there are fewer bytes.
+    /// A part of the key. `None`: the key does not have so many bytes.
     #[inline]
     pub(crate) fn slice(&self, range: Range<usize>) -> Option<KeyBytes<'k>> {
         match self {
@@ -60,7 +60,7 @@ impl<'k> KeyBytes<'k> {
         }
     }
 
-    /// The order to other bytes.
+    /// Compares the key with other bytes.
     #[inline]
     pub(crate) fn compare(&self, other: &[u8]) -> Ordering {
         match self {
@@ -69,7 +69,7 @@ impl<'k> KeyBytes<'k> {
         }
     }
 
-    /// Whether these are the bytes.
+    /// Whether the key has these bytes.
     #[inline]
     pub(crate) fn is(&self, other: &[u8]) -> bool {
         match self {
@@ -86,13 +86,13 @@ impl<'k> KeyBytes<'k> {
         }
     }
 
-    /// Whether `key` begins with these bytes.
+    /// Whether `key` begins with the bytes of this key.
     #[inline]
     pub(crate) fn is_prefix_of(&self, key: &[u8]) -> bool {
         key.get(..self.len()).is_some_and(|front| self.is(front))
     }
 
-    /// How many bytes are the same at the beginning.
+    /// How many bytes two keys have in common at their beginning.
     #[inline]
     pub(crate) fn common_len(&self, other: &[u8]) -> usize {
         match self {
@@ -107,7 +107,7 @@ impl<'k> KeyBytes<'k> {
         match self {
             KeyBytes::Memory(bytes) => head::head(bytes, at),
             KeyBytes::Media(bytes) => {
-                // One load: of the last eight bytes, where fewer follow `at`.
+                // There is one load. Where fewer than eight bytes follow `at`, it is of the last eight bytes.
                 let last = bytes.len().wrapping_sub(8);
                 if let Some(word) = bytes.read(at.min(last)) {
                     let before = at.saturating_sub(last).saturating_mul(8);
@@ -131,7 +131,7 @@ impl<'k> KeyBytes<'k> {
         }
     }
 
-    /// Makes `to` a copy.
+    /// Replaces the content of `to` by a copy of the bytes.
     #[inline]
     pub(crate) fn clone_into(&self, to: &mut Vec<u8>) {
         to.clear();
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Of every key of up to twenty bytes and every place, and far beyond its end.
+    /// Heads of every key of up to twenty bytes, at every place, and far beyond the key's end.
     #[test]
     fn a_key_on_media_has_the_head_that_it_has_in_memory() {
         let image: Vec<u8> = (1..=24).collect();

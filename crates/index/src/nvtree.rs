@@ -1,8 +1,8 @@
 //! The NV-Tree (Yang et al., IEEE TC 2016, sections 3 and 4): a B+-Tree of which only the leaves are
-//! persistent, past its paper.
+//! persistent. This one goes beyond the paper.
 //!
 //! # The idea
-//! What a search passes on its way can be rebuilt from where it arrives. So only the *leaves* are
+//! The nodes that lead a search to a leaf can be rebuilt from the leaves. So only the *leaves* are
 //! on media, in a list in the order of their keys (the paper's decisions D1 and D2), unordered within;
 //! the inner nodes are volatile, a block of cache-line aligned nodes without pointers (D3, `inner.rs`).
 //! The paper appends an element and then raises a counter: two flushes in order. Here the element
@@ -29,22 +29,22 @@
 //!
 //! # How it changes
 //! A full leaf is cleaned (`change/reclaim.rs`) of what no version needs; a removal leaves only after a fence
-//! behind what it removes. If that is not enough it is *split* (`change/split.rs`): the upper half is written
-//! into a new leaf, then one store links it. What has moved counts no more in the old leaf, for it is
-//! not below the next leaf's low key: nothing is erased. *Merge* (`upkeep/collect.rs`) is the reverse: the
+//! that follows the erasure of what it removes. If that is not enough it is *split* (`change/split.rs`): the upper half is written
+//! into a new leaf, then one store links it. The elements that have moved do not count in the old leaf any more, for they
+//! are not below the next leaf's low key: nothing is erased. *Merge* (`upkeep/collect.rs`) is the reverse: the
 //! right leaf's elements are copied to the left, where they count when one store unlinks the right.
-//! Where the paper rebuilds all inner nodes when a PLN is full, and inserts wait, inner nodes split.
-//! Structure has no versions, entries have; a transaction that is aborted leaves splits behind, which
+//! The paper rebuilds all inner nodes when a PLN is full, and inserts wait; here inner nodes split.
+//! Entries have versions, the structure has none: a transaction that is aborted leaves splits behind, which
 //! are harmless.
 //!
 //! # Cost
-//! Of a key and a value of up to eight bytes: one line and one fence for an insert, an update, a
-//! removal that commits by itself; one line in a group. The insert that takes a leaf's last slot splits it
-//! (`change/split_half.rs`): it costs two fences, and lines for what moves, the header and the link. Of longer keys and
-//! values an insert and an update write a record before, with one more fence; so does the removal of a record of more than
-//! 1 KiB whose key does not fit into a word behind the leaf's prefix, and no other.
+//! If key and value have up to eight bytes, an insert, an update or a removal that commits by itself costs one line and
+//! one fence; in a group it costs one line. The insert that takes a leaf's last slot splits it
+//! (`change/split_half.rs`): it costs two fences, and lines for what moves, the header and the link. If key or value is
+//! longer, an insert and an update first write a record, with one more fence. So does the removal of a record of more than
+//! 1 KiB whose key does not fit into a word behind the leaf's prefix; no other removal does.
 //!
-//! # Rooms
+//! # Modules
 //! ```text
 //!   nvtree.rs   the tree: format, open, VersionedIndex
 //!     |
@@ -106,21 +106,21 @@ use crate::{
 /// An NV-Tree. See the [module](self).
 pub struct NvTree {
     leaves: Leaves,
-    /// Held by a mark, by a merge, which must not carry elements to where the mark was, and by the thread that
-    /// writes the hint, which must not name a leaf that a merge unlinks.
+    /// A mark, a merge and the thread that writes the hint each hold this. So a merge does not carry elements to where a
+    /// mark has been, and a hint names no leaf that a merge unlinks.
     structure: Mutex<()>,
 }
 
 impl NvTree {
-    /// Writes and flushes an empty tree, made in version `birth`, into a pool; the object to be linked
-    /// by the caller.
+    /// Writes and flushes an empty tree, made in version `birth`, into a pool. Returns the object that the caller has to
+    /// link.
     ///
     /// Durability point: none; everything is flushed. The caller fences before it links the object.
     pub fn format(pool: &Pool, records: Records, birth: Stamp) -> Result<Object, Error> {
         NvTree::format_sorted(pool, Sorted::ByKey, records, birth)
     }
 
-    /// As `format`, of a list of leaves that is sorted so.
+    /// As `format`, for a list of leaves in that order.
     pub(crate) fn format_sorted(
         pool: &Pool,
         sorted: Sorted,
@@ -149,14 +149,14 @@ impl NvTree {
         Ok(cell_object)
     }
 
-    /// Makes an empty tree and returns it with the object to be linked by the caller.
+    /// Makes an empty tree. Returns it with the object that the caller has to link.
     ///
     /// Durability point: as of [`NvTree::format`].
     pub fn create(forest: Arc<Forest>, writer: &Writer<'_>) -> Result<(NvTree, Object), Error> {
         NvTree::create_sorted(forest, Sorted::ByKey, writer)
     }
 
-    /// As `create`, of a list of leaves that is sorted so.
+    /// As `create`, for a list of leaves in that order.
     pub(crate) fn create_sorted(
         forest: Arc<Forest>,
         sorted: Sorted,
@@ -165,7 +165,7 @@ impl NvTree {
         let cell = NvTree::format_sorted(forest.pool(), sorted, forest.records(), writer.stamp)?;
         let tree = NvTree::open_sorted(forest, sorted, cell)?;
         let first = Leaf::of(&tree.leaves.forest, tree.leaves.first()?)?;
-        // What the space was before may have left a side-car.
+        // An earlier leaf at the same place may have left a side-car.
         first.side.lock().forget();
         Ok((tree, cell))
     }
@@ -175,7 +175,7 @@ impl NvTree {
         NvTree::lies_sorted_at(pool, Sorted::ByKey, cell)
     }
 
-    /// As `lies_at`, of a list of leaves that is sorted so.
+    /// As `lies_at`, for a list of leaves in that order.
     pub(crate) fn lies_sorted_at(pool: &Pool, sorted: Sorted, cell: Object) -> Result<bool, Error> {
         let media: &TreeCell = pool.region().get(cell.offset())?;
         Ok(cell.size() >= CELL_SIZE && records_of(sorted, media.magic.load()).is_some())
@@ -193,12 +193,12 @@ impl NvTree {
         self.leaves.cell_object
     }
 
-    /// The tree behind an object that `create` returned.
+    /// Opens the tree whose cell is an object that `create` returned.
     pub fn open(forest: Arc<Forest>, cell_object: Object) -> Result<NvTree, Error> {
         NvTree::open_sorted(forest, Sorted::ByKey, cell_object)
     }
 
-    /// As `open`, of a list of leaves that is sorted so.
+    /// As `open`, for a list of leaves in that order.
     pub(crate) fn open_sorted(
         forest: Arc<Forest>,
         sorted: Sorted,
@@ -233,12 +233,12 @@ impl NvTree {
         self.leaves.kept()
     }
 
-    /// A walk through the tree begins.
+    /// Notes that a walk through the tree begins.
     pub(crate) fn forget_kept(&self) {
         self.leaves.forget_kept();
     }
 
-    /// See [`crate::Index::get_unpinned`]. A function of its own: what its callers keep leaves it the registers.
+    /// See [`crate::Index::get_unpinned`]. It is not inlined, so that its callers' values do not take its registers.
     #[inline(never)]
     pub(crate) fn get_unpinned<'r>(
         &self,
@@ -249,7 +249,7 @@ impl NvTree {
         self.copy_fast::<false>(key, version, room)
     }
 
-    /// As `get_unpinned`; `SCATTERED`: of a tree that is sorted by hash, and so of a scattered key.
+    /// As `get_unpinned`. `SCATTERED`: the tree is sorted by hash, and the key is a scattered one.
     #[inline(always)]
     pub(crate) fn copy_fast<'r, const SCATTERED: bool>(
         &self,
@@ -267,7 +267,7 @@ impl NvTree {
         }
     }
 
-    /// As [`VersionedIndex::get`]; `SCATTERED`: of a tree that is sorted by hash, and so of a scattered key.
+    /// As [`VersionedIndex::get`]. `SCATTERED`: the tree is sorted by hash, and the key is a scattered one.
     #[inline(always)]
     pub(crate) fn find<const SCATTERED: bool>(
         &self,
@@ -276,7 +276,7 @@ impl NvTree {
     ) -> Result<Option<Value<'_>>, Error> {
         let (wanted, mut reached) = (Wanted::new(key), None);
         let found = if key.len() > 8 {
-            // Not tried by the fast path, which is for keys that stand in their words.
+            // The fast path has not looked for the leaf, for it is for keys that stand in their words.
             reached = self.leaves.leaf_fast::<SCATTERED>(wanted);
             None
         } else {
@@ -288,7 +288,7 @@ impl NvTree {
         }
     }
 
-    /// As [`VersionedIndex::get_many`]; `SCATTERED`: of a tree that is sorted by hash, and so of scattered keys.
+    /// As [`VersionedIndex::get_many`]. `SCATTERED`: the tree is sorted by hash, and the keys are scattered ones.
     pub(crate) fn find_many<'i, const SCATTERED: bool>(
         &'i self,
         keys: &[&[u8]],
@@ -298,7 +298,7 @@ impl NvTree {
         read::lookup_many::<SCATTERED>(&self.leaves, keys, view, values)
     }
 
-    /// Puts or removes a key; `SCATTERED`: of a tree that is sorted by hash, and so a scattered key.
+    /// Puts or removes a key. `SCATTERED`: the tree is sorted by hash, and the key is a scattered one.
     #[inline(always)]
     pub(crate) fn change<const SCATTERED: bool>(
         &self,

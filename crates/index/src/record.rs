@@ -1,5 +1,5 @@
-//! Records: a key and a value of any lengths behind an object, with or without a checksum; and what both
-//! indexes keep of keys.
+//! Records: a key and a value of any lengths in an object, with or without a checksum; and functions of keys that all
+//! indexes use.
 
 mod format;
 
@@ -27,10 +27,10 @@ fn front(records: Records) -> u64 {
     }
 }
 
-/// Bytes of a record that are asked for, at most, when it is read.
+/// Most bytes of a record that are prefetched when it is read.
 const ASKED_MAX: u64 = 8 << 20;
 
-/// Says that a record is read: the pages in which it lies come together, not one after the other.
+/// Prefetches the pages of a record that is about to be read: they come together, not one after the other.
 #[inline]
 pub(crate) fn ask_for_record(region: &Region, record: Object) {
     region.will_read_now(record.offset(), record.size().min(ASKED_MAX));
@@ -44,7 +44,7 @@ pub(crate) fn size_changed(forest: &Forest, record: Object, key_len: usize) -> u
     }
 }
 
-/// Says that records of these keys and values, if there is one, will soon be written.
+/// Prefetches space for records of these keys and values, which will soon be written.
 pub(crate) fn expect_records<'c>(
     forest: &Forest,
     changes: impl Iterator<Item = &'c KeyChange<'c>>,
@@ -54,13 +54,13 @@ pub(crate) fn expect_records<'c>(
     forest.pool().expect(puts.map(|(key, value)| record_size(records, key.len(), value.len())));
 }
 
-/// Parts of a value that are written as they are; of more, all are put together before.
+/// Most parts of a value that are written as they are. More parts are put together before.
 const VALUE_PARTS: usize = 6;
 
-/// Records of so many bytes are put together before: that takes less than to write part after part.
+/// Greatest size of a record that is put together before it is written, which takes less time than part after part.
 const SMALL_MAX: usize = 256;
 
-/// The bytes of a record; `None`: it is not small.
+/// The bytes of a record. `None`: it is not small.
 #[inline(always)]
 fn put_together<'b>(
     bytes: &'b mut [u8; SMALL_MAX],
@@ -78,7 +78,7 @@ fn put_together<'b>(
         own.copy_from_slice(part);
         rest = others;
     }
-    // What the checksum is of stands together: in a record without one, and before there is one.
+    // The bytes that the checksum covers stand together: header, key and value.
     bytes.get_mut(CHECKSUM..FRONT)?.copy_from_slice(header.as_bytes());
     if records == Records::Unchecked {
         return bytes.get(CHECKSUM..size);
@@ -88,7 +88,7 @@ fn put_together<'b>(
     bytes.get(..size)
 }
 
-/// What `write` makes of the bytes of a record, part after part.
+/// Calls `write` with the bytes of a record, part after part, and returns its result.
 #[inline]
 pub(crate) fn with_record<T>(
     records: Records,
@@ -135,7 +135,7 @@ pub(crate) fn header<T: FromBytes>(region: &Region, object: Object) -> Result<T,
     }
 }
 
-/// Key and value of a published record, which is verified if that is owed.
+/// Key and value of a published record. It is verified, unless that was done before.
 ///
 /// # Errors
 /// [`Error::Corrupt`]; damage.
@@ -148,7 +148,7 @@ pub(crate) fn read_record(
     read_unverified(forest, record)
 }
 
-/// Verifies the record if that is owed.
+/// Verifies the record, unless that was done before.
 ///
 /// # Errors
 /// [`Error::Corrupt`]; damage.
@@ -157,7 +157,7 @@ pub(crate) fn verify_once(forest: &Forest, record: Object) -> Result<(), Error> 
     if forest.verified.is_owed(record) { verify(forest, record) } else { Ok(()) }
 }
 
-/// As [`read_record`], of one that [`verify_once`] is asked for apart.
+/// As [`read_record`], without the verification; the caller calls [`verify_once`].
 #[inline]
 pub(crate) fn read_unverified(
     forest: &Forest,
@@ -172,7 +172,7 @@ pub(crate) fn read_parts(
     forest: &Forest,
     record: Object,
 ) -> Result<(MediaBytes<'_>, MediaBytes<'_>), Error> {
-    // The whole object once: what lies in it is found without looking at the region's end again.
+    // The whole object is checked once; parts of it need no further comparison with the region's end.
     let object = forest.region().media_bytes(record.offset(), record.size())?;
     let front = front(forest.records()) as usize;
     let split = object.read(0).and_then(|RecordHeader { key_len, value_len }| {
@@ -192,7 +192,7 @@ pub(crate) fn read_key(forest: &Forest, record: Object) -> Result<MediaBytes<'_>
     body(forest.region(), record, front(forest.records()), u64::from(key_len))
 }
 
-/// Whether the record is of that key; one that seems to be of another is verified if that is owed.
+/// Whether the record has that key. A record that seems to have another key is verified, unless that was done before.
 ///
 /// # Errors
 /// [`Error::Corrupt`]; damage.
@@ -205,8 +205,8 @@ pub(crate) fn has_key(forest: &Forest, record: Object, key: &[u8]) -> Result<boo
     Ok(is_same)
 }
 
-/// As [`has_key`], of a record that may be of any key: one look at the object; `None`: it is damaged, or a writer was at
-/// what named it.
+/// As [`has_key`], for a record that may have any key, with one look at the object. `None`: it is damaged, or a writer was
+/// changing the element that named it.
 #[inline(always)]
 pub(crate) fn is_of_key(forest: &Forest, record: Object, key: &[u8]) -> Option<bool> {
     let object = forest.region().media_bytes(record.offset(), record.size()).ok()?;
@@ -240,7 +240,7 @@ pub(crate) fn verify(forest: &Forest, record: Object) -> Result<(), Error> {
     Ok(())
 }
 
-/// So many bytes behind the header of an object.
+/// A number of bytes behind the header of an object.
 #[inline]
 pub(crate) fn body(
     region: &Region,
@@ -254,7 +254,7 @@ pub(crate) fn body(
     Ok(region.media_bytes(object.offset() + header, len)?)
 }
 
-/// How many bytes the keys have in common at their beginning, as far as a prefix can be long.
+/// How many bytes two keys have in common at their beginning, limited to the length of a prefix.
 pub(crate) fn common(a: KeyBytes<'_>, b: &[u8]) -> u16 {
     a.common_len(b).min(usize::from(u16::MAX)) as u16
 }

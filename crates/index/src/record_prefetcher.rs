@@ -1,29 +1,29 @@
-//! Records that a scan will come to, asked for before it does where pages come from a disk one by one: each would have
-//! to be waited for after the other.
+//! Prefetches records before a scan comes to them, where pages come from a disk one by one; otherwise it would wait for
+//! one after the other.
 
 use tembo_pmem::Region;
 use tembo_pool::Object;
 
 use crate::record::ask_for_record;
 
-/// Records that a scan asks for when it begins. It asks for twice as many each time, so that one that ends soon has had
-/// few read for nothing.
+/// Records that a scan asks for when it begins. It asks for twice as many each time after that, so that a scan that ends
+/// soon has few records read for nothing.
 const FIRST: usize = 4;
 
-/// Records that are asked for at most, and not come to yet: what a disk reads side by side.
+/// Most records that are asked for and to which the scan has not come: as many as a disk reads side by side.
 const MOST: usize = 64;
 
-/// Bytes of a record that are asked for at most before a scan comes to it.
+/// Most bytes of a record that are asked for before a scan comes to it.
 const SIZE_MAX: u64 = 128 << 10;
 
-/// Records that the processor is asked for at most, and that a scan has not come to: as many as it waits for side by
-/// side, with some lines each.
+/// Most records that the processor is asked for and to which the scan has not come: as many as it waits for side by
+/// side, with some lines of each.
 const NEAR: usize = 6;
 
-/// Lines of a record that it is asked for; of those that follow it thinks itself.
+/// Lines of a record that the processor is asked for. It fetches those that follow by itself.
 const NEAR_LINES: u64 = 4;
 
-/// The records of a leaf that the processor was not asked for.
+/// The records of a leaf that the processor was not yet asked for.
 pub(crate) struct NearRecords<I>(I);
 
 impl<I: Iterator<Item = Object>> NearRecords<I> {
@@ -35,7 +35,7 @@ impl<I: Iterator<Item = Object>> NearRecords<I> {
         near
     }
 
-    /// The scan comes to the next record.
+    /// Notes that the scan comes to the next record.
     #[inline]
     pub(crate) fn come_to_next(&mut self, region: &Region) {
         if let Some(record) = self.0.next() {
@@ -58,13 +58,13 @@ impl Default for Window {
 /// The records of a leaf that a scan has not asked for.
 pub(crate) struct RecordPrefetcher<'w, I> {
     records: I,
-    /// So many records were asked for, and not come to.
+    /// Records that were asked for and to which the scan has not come.
     asked: usize,
     window: &'w mut Window,
 }
 
 impl<'w, I: Iterator<Item = Object>> RecordPrefetcher<'w, I> {
-    /// `None` where it is of no use: pages come with what lies around them.
+    /// A prefetcher. `None` where it is of no use, because pages come with their neighbours.
     #[inline]
     pub(crate) fn new(
         records: I,
@@ -74,7 +74,7 @@ impl<'w, I: Iterator<Item = Object>> RecordPrefetcher<'w, I> {
         region.reads_alone().then(|| RecordPrefetcher { records, asked: 0, window })
     }
 
-    /// The scan comes to the next record, which is this one.
+    /// Notes that the scan comes to the next record, which is this one.
     pub(crate) fn come_to(&mut self, record: Object, region: &Region) {
         if record.size() > SIZE_MAX {
             ask_for_record(region, record);

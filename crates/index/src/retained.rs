@@ -1,30 +1,30 @@
-//! Which versions can still be read.
+//! The versions that can still be read.
 
-/// The versions that something may read: the visible one, those after it, the pinned ones, and the *window*:
-/// all those since another one.
+/// The retained versions: the visible one, those after it, the pinned ones, and the *window*, which is all versions since
+/// another one.
 #[derive(Clone, Debug, Default)]
 pub struct Retained {
     visible: u64,
-    /// At most `visible`.
+    /// The begin of the window, at most `visible`.
     since: u64,
     pins: Vec<u64>,
 }
 
 impl Retained {
-    /// `pins` in any order.
+    /// The retained versions, without a window. `pins` may be in any order.
     pub fn new(visible: u64, mut pins: Vec<u64>) -> Retained {
         pins.sort_unstable();
         pins.dedup();
         Retained { visible, since: visible, pins }
     }
 
-    /// The same, and everything since a version.
+    /// The same, with a window that begins at a version.
     #[must_use]
     pub fn since(self, version: u64) -> Retained {
         Retained { since: version.min(self.visible), ..self }
     }
 
-    /// The same of a later time, in the same memory. What was not needed before is not needed then.
+    /// Replaces the versions by those of a later time, in the same memory. What was not needed before is not needed then.
     pub fn renew(&mut self, visible: u64, since: u64, pins: impl Iterator<Item = u64>) {
         self.visible = visible;
         self.since = since.min(visible);
@@ -57,8 +57,8 @@ impl Retained {
         &self.pins
     }
 
-    /// Where the window begins: the visible version, if there is none. What came after it is retained,
-    /// and so is what shows that something was removed after it.
+    /// The begin of the window, or the visible version if there is no window. Everything after it is retained,
+    /// also removals.
     #[inline]
     pub fn window(&self) -> u64 {
         self.since

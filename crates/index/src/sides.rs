@@ -1,8 +1,8 @@
-//! Where the volatile side-cars of persistent nodes are kept that are more than words.
+//! A table of volatile side-cars of persistent nodes, for side-cars that consist of more than words.
 
 use std::sync::OnceLock;
 
-/// The side-cars of all nodes of a pool, by offset; made a chunk of nodes at a time, on first touch.
+/// The side-cars of all nodes of a pool, by offset. They are made on first touch, for a chunk of nodes at a time.
 pub(crate) struct SideTable<S> {
     /// Nodes lie at multiples of two to this power.
     granule_bits: u32,
@@ -17,7 +17,7 @@ const CHUNK_SIDES: u64 = 64;
 const DIRECTORY_CHUNKS: u64 = 1024;
 
 impl<S: Default> SideTable<S> {
-    /// For nodes at multiples of two to the power of `granule_bits`, below `size_max` bytes.
+    /// A table for nodes at multiples of two to the power of `granule_bits`, below `size_max` bytes.
     pub(crate) fn new(granule_bits: u32, size_max: u64) -> SideTable<S> {
         let directories = size_max.div_ceil((CHUNK_SIDES * DIRECTORY_CHUNKS) << granule_bits);
         SideTable { granule_bits, directory: (0..directories).map(|_| OnceLock::new()).collect() }

@@ -1,13 +1,13 @@
-//! Comparisons of many numbers at once, where the processor can.
+//! Comparisons of many numbers at once, where the processor has instructions for that.
 //!
-//! What is compared may change meanwhile: the words are atomics, and the caller finds out by a sequence
-//! whether the answer is worth something. So the loads are in assembly: they are what a load of each of the
-//! words would be.
+//! The words may change meanwhile: they are atomics, and the caller finds out by a sequence
+//! whether the answer is valid. So the loads are in assembly, where they have the effect of an atomic load of each
+//! word.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Forty-eight bytes, as they were at one look.
+/// Forty-eight bytes that were loaded once.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes48(imp::Loaded);
 
@@ -18,13 +18,13 @@ impl Bytes48 {
         Bytes48(imp::load(words))
     }
 
-    /// As [`load`](Self::load), of words that nothing changes.
+    /// As [`load`](Self::load), from words that nothing changes.
     #[inline]
     pub(crate) fn of(words: &[u64; 6]) -> Bytes48 {
         Bytes48(imp::of(words))
     }
 
-    /// A bit for each byte that is `byte`.
+    /// A bit for each byte that equals `byte`.
     #[inline]
     pub(crate) fn equal(self, byte: u8) -> u64 {
         imp::equal(self.0, byte)
@@ -37,23 +37,23 @@ impl Bytes48 {
     }
 }
 
-/// Words of the most slots that a leaf has, and some that say nothing.
+/// Number of words: for the most slots that a leaf has, and some more that are unused.
 pub(crate) const RANKED: usize = 48;
 
-/// Adds to each rank how many words, of those that the bits of `among` name, are below its word.
+/// Adds to each rank the number of words that are below its word, among those that the bits of `among` name.
 #[inline]
 pub(crate) fn rank(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
     imp::rank(words, among, ranks);
 }
 
-/// The one source of [`rank`], of which compilers make what a processor can.
+/// The one source of [`rank`], which is compiled for each kind of processor.
 #[inline(always)]
 fn rank_one_by_one(words: &[u64; RANKED], among: u64, ranks: &mut [u64; RANKED]) {
     let mut rest = among & ((1 << RANKED) - 1);
     while rest != 0 {
         let pivot = words[rest.trailing_zeros() as usize];
         rest &= rest - 1;
-        // Without branches: nothing can predict what is above.
+        // There are no branches: nothing can predict which word is above.
         ranks.iter_mut().zip(words).for_each(|(rank, &word)| *rank += u64::from(word > pivot));
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn count_below(lines: &[[AtomicU64; 8]], wanted: u64) -> usize {
     imp::count_below(lines, wanted)
 }
 
-/// What [`count_below`] counts, where the processor has no better way.
+/// The portable form of [`count_below`].
 #[inline]
 fn count_below_portably(lines: &[[AtomicU64; 8]], wanted: u64) -> usize {
     let words = lines.as_flattened().iter();
@@ -77,7 +77,7 @@ pub(crate) trait Count: Copy {
     fn not_above(self, words: &[AtomicU64; 8], wanted: u64) -> usize;
 }
 
-/// One word after another; all are looked at: where a search would stop no processor can predict.
+/// Compares one word after another, all of them: no processor can predict where a search would stop.
 #[derive(Clone, Copy)]
 pub(crate) struct OneByOne;
 
@@ -88,19 +88,19 @@ impl Count for OneByOne {
     }
 }
 
-/// What [`OneByOne`] counts, where the processor has no better way.
+/// The portable form of [`OneByOne`].
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn count_portably(words: &[AtomicU64; 8], wanted: u64) -> usize {
     let is_passed = |word: &AtomicU64| word.load(Ordering::Relaxed) <= wanted;
     words[1..].iter().map(|word| usize::from(is_passed(word))).sum()
 }
 
-/// All of them at once.
+/// Compares all words at once.
 #[derive(Clone, Copy)]
 pub(crate) struct AllAtOnce(imp::Wide);
 
 impl AllAtOnce {
-    /// `None`: this processor cannot.
+    /// `None`: this processor cannot compare so many at once.
     #[inline]
     pub(crate) fn new() -> Option<AllAtOnce> {
         imp::Wide::new().map(AllAtOnce)
@@ -179,8 +179,8 @@ mod imp {
         bits[0] | bits[1] << 16 | bits[2] << 32
     }
 
-    /// A comparison leaves in the carry whether the word is above; it is taken off with the borrow. Two instructions
-    /// a word.
+    /// Each comparison leaves in the carry whether the word is above, and a subtraction with borrow counts it: two
+    /// instructions for each word.
     #[inline(always)]
     pub(super) fn count_not_above(words: &[AtomicU64; 8], wanted: u64) -> usize {
         let mut passed = 0_u64;
@@ -235,7 +235,7 @@ mod imp {
                 "vpxor ymm4, ymm1, [{at} + 32]",
                 "vpcmpgtq ymm3, ymm0, ymm3",
                 "vpcmpgtq ymm4, ymm0, ymm4",
-                // Of those that are below, all bits are set: minus one.
+                // A comparison sets all bits of a word that is below, which makes minus one.
                 "vpsubq ymm2, ymm2, ymm3",
                 "vpsubq ymm2, ymm2, ymm4",
                 "add {at}, 64",
@@ -327,7 +327,7 @@ mod imp {
 
     pub(super) type Loaded = [u64; 6];
 
-    /// No such processor is known.
+    /// A stand-in where no such processor exists.
     #[derive(Clone, Copy)]
     pub(super) enum Wide {}
 
@@ -358,7 +358,7 @@ mod imp {
     }
 }
 
-/// A bit for each byte that is so.
+/// A bit for each byte that satisfies the condition.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn portable(words: &[u64; 6], is_so: impl Fn(u8) -> bool) -> u64 {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes());
@@ -380,7 +380,7 @@ mod tests {
     fn bytes_are_found_where_they_are() {
         let mut seed = 1;
         for _ in 0..20_000 {
-            // Few different bytes, so that many match.
+            // There are few different bytes, so that many match.
             let words = std::array::from_fn(|_| random(&mut seed) & 0x0301_0201_0301_ff01);
             let atomics = words.map(AtomicU64::new);
             for byte in [0, 1, 2, 3, 0x7f, 0x80, 0xff] {

@@ -1,4 +1,4 @@
-//! The version word: that wrote an entry, and when.
+//! The version word: which version wrote an entry, in which lane.
 
 /// Largest version: 56 bits.
 pub const VERSION_MAX: u64 = (1 << 56) - 1;
@@ -21,7 +21,7 @@ impl Stamp {
     /// No stamp.
     pub const NONE: Stamp = Stamp(0);
 
-    /// A stamp that commits by being durable.
+    /// A stamp that commits when it is durable.
     pub const fn single(version: u64, lane: u8) -> Stamp {
         Stamp(version << VERSION_SHIFT | (lane as u64 & LANE_MASK) << LANE_SHIFT)
     }

@@ -6,17 +6,17 @@ use std::ops::Range;
 
 use tembo_pmem::{Borrowed, BorrowedBytes, MediaBytes};
 
-/// Bytes that a copy can have.
+/// Most bytes of a value that is held as a copy.
 const COPY_MAX: usize = 8;
 
-/// Longer values are copied to the heap by [`Value::with`].
+/// Greatest length of a value that [`Value::with`] copies to the stack, not to the heap.
 const WITH_MAX: usize = 512;
 
-/// Room for the copy of a value, which is not initialised before.
+/// Memory for the copy of a value. It is not initialised before.
 pub struct ValueRoom([MaybeUninit<u8>; ValueRoom::LEN]);
 
 impl ValueRoom {
-    /// Bytes of the longest value that there is room for.
+    /// Bytes of the longest value for which there is room.
     pub const LEN: usize = 512;
 
     /// Room for one value.
@@ -33,8 +33,8 @@ impl Default for ValueRoom {
     }
 }
 
-/// A value. A long one lies in the pool; it is to be copied or compared while its version is pinned. A short
-/// one may have stood in a node, from which a writer may move it while the version is pinned, and so is a copy.
+/// A value. A long one lies in the pool, and can be copied or compared while its version is pinned. A short
+/// one is a copy, since a writer may move the original in its node even while the version is pinned.
 #[derive(Clone, Copy)]
 pub struct Value<'p>(BorrowedBytes<'p>);
 
@@ -47,19 +47,19 @@ impl<'p> From<&'p [u8]> for Value<'p> {
 }
 
 impl<'p> Value<'p> {
-    /// One that lies in the pool.
+    /// A value that lies in the pool.
     #[inline(always)]
     pub(crate) fn in_pool(bytes: MediaBytes<'p>) -> Value<'p> {
         Value(Borrowed::Media(bytes).into())
     }
 
-    /// The first `len` bytes of the word; at most 8.
+    /// A copy of the first `len` bytes of the word, at most 8.
     #[inline(always)]
     pub(crate) fn copy(word: u64, len: usize) -> Value<'p> {
         Value(Borrowed::Inline { word, len }.into())
     }
 
-    /// A copy, in `room` if it does not fit into a word; `None`: it is longer than that.
+    /// A copy, in `room` if it does not fit into a word. `None`: the value is longer than `room`.
     #[inline(always)]
     pub(crate) fn copied<'r>(&self, room: &'r mut ValueRoom) -> Option<Value<'r>> {
         match self.0.borrowed() {
@@ -72,19 +72,19 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// So many bytes.
+    /// The number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the value has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A part of the value; `None` where it does not have so many bytes.
+    /// A part of the value. `None`: the value does not have so many bytes.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Option<Value<'p>> {
         let borrowed = match self.0.borrowed() {
@@ -99,7 +99,7 @@ impl<'p> Value<'p> {
         Some(Value(borrowed.into()))
     }
 
-    /// The `N` bytes from `offset` on; `None` where there are fewer.
+    /// The `N` bytes from `offset` on. `None`: there are fewer.
     #[inline]
     pub fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         let mut array = [0; N];
@@ -122,7 +122,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// Copies all bytes behind those that `to` has.
+    /// Appends a copy of all bytes to `to`.
     #[inline]
     pub fn append_to(&self, to: &mut Vec<u8>) {
         match self.0.borrowed() {
@@ -144,7 +144,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// Calls `with` with the bytes, or a copy of them: on the stack, up to 512.
+    /// Calls `with` with the bytes, or with a copy of them. Up to 512 bytes are copied to the stack.
     #[inline]
     pub fn with<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
         match self.0.borrowed() {
@@ -158,7 +158,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// Whether these are the bytes.
+    /// Whether the value has these bytes.
     #[inline]
     pub fn is(&self, other: &[u8]) -> bool {
         match self.0.borrowed() {

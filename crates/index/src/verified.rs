@@ -1,8 +1,8 @@
-//! Which records need not be verified any more.
+//! Notes which records were verified.
 //!
 //! A record that was written in this life of the process came from no disk. One that was there before is
-//! verified when it is first read; a bit in memory notes that. A pool that was made in this life has none of
-//! them, and pays one comparison.
+//! verified when it is first read; a bit in memory notes that. A pool that was made in this life of the process has no such
+//! records, and pays one comparison.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const GRANULE: u64 = 16;
 
 /// The records below the frontier at which the pool was opened.
 pub(crate) struct Verified {
-    /// No record that lies from here on was there at the opening.
+    /// Records from this offset on were written after the opening.
     old_end: u64,
     /// A bit for each granule, made when the first record is verified.
     bits: OnceLock<Option<Table<AtomicU64>>>,
@@ -26,7 +26,7 @@ impl Verified {
         Verified { old_end, bits: OnceLock::new() }
     }
 
-    /// Whether the record was there at the opening, and was not verified since.
+    /// Whether the record was there at the opening and was not verified since.
     #[inline]
     pub(crate) fn is_owed(&self, record: Object) -> bool {
         record.offset() < self.old_end && !self.is_noted(record)
@@ -39,7 +39,7 @@ impl Verified {
         bits.is_some_and(|bits| bits.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// The record is sound. Without memory for the note it is verified again.
+    /// Notes that the record is sound. If there is no memory for the note, it is verified again.
     pub(crate) fn note(&self, record: Object) {
         let (index, bit) = place(record);
         let bits =

@@ -1,16 +1,16 @@
-//! What every index of the house promises.
+//! The trait of all indexes, and its types.
 
 use std::ops::Bound;
 
 use crate::{DeadIntervals, Error, KEY_SIZE_MAX, Retained, Stamp, Ticket, Value};
 use tembo_pool::Object;
 
-/// A point in the history of the store, from which one reads.
+/// A version as a reader sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'d> {
     /// Versions above it are not seen.
     pub version: u64,
-    /// Nor are these.
+    /// Versions in these intervals are not seen either.
     pub dead: &'d DeadIntervals,
 }
 
@@ -65,8 +65,8 @@ impl<'a> Op<'a> {
         Ok(key)
     }
 
-    /// The same change, made of its parts. A copy of the whole moves two words at a time, and so would wait for the stores of
-    /// each of them, which may be behind a fence.
+    /// A copy of the change, made field by field. A copy of the whole moves two words at a time, and so would wait for the
+    /// stores of each word, which may be behind a fence.
     #[inline(always)]
     pub(crate) fn apart(self) -> Op<'a> {
         match self {
@@ -80,7 +80,7 @@ impl<'a> Op<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub(crate) object: Object,
-    /// Of the element that will refer to it.
+    /// The payload of the element that will refer to the block.
     pub(crate) payload: u64,
 }
 
@@ -91,7 +91,7 @@ impl Block {
     }
 }
 
-/// Where the one writer has found a key. It is good for that key only and for that index. When it is
+/// The place at which the one writer has found a key. It is valid for that key and that index only. If it is
 /// outdated, or the default, the key is looked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
@@ -110,17 +110,17 @@ pub struct Retired {
     pub end: u64,
 }
 
-/// The one writer's side of a commit: what its changes are stamped with, what must be kept, and what
-/// they retire.
+/// The one writer's side of a commit: the stamp of its changes, the versions that must be kept, and the objects that the
+/// changes retire.
 #[derive(Debug)]
 pub struct Writer<'w> {
     /// The stamp of every change.
     pub stamp: Stamp,
-    /// What is void.
+    /// Versions that are void.
     pub dead: &'w DeadIntervals,
-    /// Versions that can be read, as of the begin of the transaction.
+    /// Versions that can be read since the transaction began.
     pub retained: &'w Retained,
-    /// Filled with what the changes unlink.
+    /// The changes add the objects that they unlink.
     pub retired: &'w mut Vec<Retired>,
 }
 
@@ -137,28 +137,28 @@ pub type Visit<'v> = dyn FnMut(&[u8], Value<'_>) -> bool + 'v;
 /// Receives each key that has changed; returns false to end the walk.
 pub type VisitKey<'v> = dyn FnMut(&[u8]) -> bool + 'v;
 
-/// Keys from one to another, and which way they are walked.
+/// A range of keys, and the direction in which it is walked.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'k> {
-    /// Where the least key is.
+    /// The lower bound.
     pub from: Bound<&'k [u8]>,
-    /// Where the greatest is.
+    /// The upper bound.
     pub to: Bound<&'k [u8]>,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
 }
 
 /// Receives what a mark finds.
 pub trait TreeMarker {
-    /// `object` is reachable in a retained version; false: it has been reported before.
+    /// Notes that `object` is reachable in a retained version. Returns false if that was reported before.
     fn reachable(&mut self, object: Object) -> Result<bool, Error>;
-    /// The node holds stamps of dead versions: a scrub has to visit it.
+    /// Notes that the node holds stamps of dead versions, so that a scrub has to visit it.
     fn unclean(&mut self, node: Object);
-    /// An entry that lives in the newest visible version.
+    /// Counts an entry that lives in the newest visible version.
     fn live_entry(&mut self);
 }
 
-/// A key, and the value that is put; `None`: it is removed.
+/// A key, and the value that is put. `None`: the key is removed.
 pub type KeyChange<'c> = (&'c [u8], Option<&'c [u8]>);
 
 /// An ordered map of bytes to bytes, every retained version of which can be read.
@@ -170,7 +170,7 @@ pub trait VersionedIndex: Send + Sync {
     /// The value under `key`.
     fn get(&self, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error>;
 
-    /// As `get`, for the writer and in its view, of a key whose place is known.
+    /// As `get`, for the writer and in its view, with the place of the key.
     fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error>;
 
     /// Adds the value under each of the keys, in their order: as `get` of each, with less waiting for memory. On an error
@@ -183,12 +183,12 @@ pub trait VersionedIndex: Send + Sync {
     ) -> Result<(), Error>;
 
     /// Finds the places of keys that will soon be read or changed in the view of the one writer, for
-    /// all of them at once, and brings near what they need in memory. Adds one for each key. Changes
+    /// all of them at once, and prefetches what they need in memory. Adds one place for each key. Changes
     /// nothing.
     fn prefetch(&self, keys: &[&[u8]], view: View<'_>, places: &mut Vec<Place>);
 
-    /// Says that these changes will soon be made, in the view of the one writer: where pages come from a disk one by one, those
-    /// that the changes read and store to are asked for together. Changes nothing.
+    /// Prefetches what these changes need, which will soon be made in the view of the one writer: where pages come from a disk
+    /// one by one, those that the changes read and store to are asked for together. Changes nothing.
     fn bring_near(&self, changes: &[KeyChange<'_>], view: View<'_>);
 
     /// Visits the keys from `from` to `to` in the given direction.
@@ -201,20 +201,20 @@ pub trait VersionedIndex: Send + Sync {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error>;
 
-    /// Applies one change; true if the key was there before. May be repeated at the same version,
-    /// and sees what was applied before.
+    /// Applies one change. Returns whether the key was there before. A key can be changed again at the same version; a change
+    /// sees those before it.
     ///
     /// Durability point: none; everything is flushed, and durable after the caller's next fence.
     /// On an error nothing has changed, unless it is damage. A key of more than [`KEY_SIZE_MAX`] bytes is
     /// [`Error::KeyTooLong`].
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
 
-    /// As `apply`, to a key whose place is known.
+    /// As `apply`, with the place of the key.
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
 
     /// Writes some of these values, each of which will be put under its key next, into objects of their own, if that is less work
     /// than to write one by one: adds to `blocks` one or `None` for each. A block that is not [put](VersionedIndex::put_block)
-    /// is the caller's to free, as one that was never used.
+    /// belongs to the caller, which frees it as one that was never used.
     ///
     /// Durability point: none; they are durable after the caller's next fence.
     fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
@@ -222,7 +222,7 @@ pub trait VersionedIndex: Send + Sync {
     }
 
     /// As `apply_at`, puts a value that was written with [`write_blocks`](VersionedIndex::write_blocks), by the same thread and
-    /// since its last fence. The block is not the caller's any more, on an error either.
+    /// since its last fence. The block does not belong to the caller any more, not even after an error.
     fn put_block(
         &self,
         place: Place,
@@ -235,11 +235,11 @@ pub trait VersionedIndex: Send + Sync {
     }
 
     /// Applies one change that commits by itself: stamped, as the last act before the index's own
-    /// fence, with the version that it draws in this turn. True if the key was there before; what changes nothing
-    /// draws no version. `None`: this index cannot do that in place, apply it in a group instead.
+    /// fence, with the version that it draws by this ticket. True if the key was there before; what changes nothing
+    /// draws no version. `None`: this index cannot do that in place; the caller applies the change in a group instead.
     ///
-    /// Of `writer.stamp` only the lane counts before; afterwards it is the stamp that was given. What
-    /// is drawn next is below the durable limit of versions: the caller has seen to that.
+    /// Before the call only the lane of `writer.stamp` counts; afterwards it is the stamp of the change. The
+    /// caller makes sure that the version that is drawn next is below the durable limit of versions.
     ///
     /// Durability point: when it returns.
     fn apply_single(
@@ -249,9 +249,9 @@ pub trait VersionedIndex: Send + Sync {
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error>;
 
-    /// Whether the key was put or removed after version `since` and as far as `now` sees, and a version by
-    /// which it was: the last that did, where the index knows it. `since` is pinned, or not below the
-    /// visible version. A key that came and went since may count as unchanged.
+    /// Whether the key was put or removed after version `since`, as far as `now` sees. Returns a version up to
+    /// which that happened: the last one that did it, where the index knows it. `since` is pinned, or not below the
+    /// visible version. A key that was put and removed since may count as unchanged.
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error>;
 
     /// Visits the keys of the range that have changed, as [`changed`](VersionedIndex::changed) says.
@@ -271,7 +271,7 @@ pub trait VersionedIndex: Send + Sync {
         marker: &mut dyn TreeMarker,
     ) -> Result<(), Error>;
 
-    /// Erases from the node what dead versions and nothing's versions left in it.
+    /// Erases from the node entries of dead versions, and entries that no version needs.
     ///
     /// Durability point: the caller's next fence.
     fn scrub(&self, node: Object, writer: &mut Writer<'_>) -> Result<(), Error>;
@@ -281,8 +281,8 @@ pub trait VersionedIndex: Send + Sync {
     /// Durability point: the caller's next fence.
     fn scrub_root(&self, writer: &mut Writer<'_>) -> Result<(), Error>;
 
-    /// One step of logical collection, from the leaf that covers `from` on; the key from which to go
-    /// on, `None` at the end.
+    /// Performs one step of logical collection, from the leaf that covers `from` on. Returns the key from which to go
+    /// on, or `None` at the end.
     ///
     /// Durability point: the caller's next fence, before which no other writer comes and nothing that
     /// was retired is given back.
@@ -292,13 +292,13 @@ pub trait VersionedIndex: Send + Sync {
         writer: &mut Writer<'_>,
     ) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Whether it would pay to call [`write_hint`](VersionedIndex::write_hint).
+    /// Whether a call of [`write_hint`](VersionedIndex::write_hint) is worth it.
     fn wants_hint(&self) -> bool {
         false
     }
 
-    /// Writes down what makes the next open quick, beside readers and the writer, which do not wait for
-    /// it; retires what that replaces, which was of no version, as of `version`. Nothing depends on it.
+    /// Writes a hint that makes the next open quick, while readers and the writer go on. Retires the hint before, which
+    /// belonged to no version, as of `version`. Correctness does not depend on a hint.
     ///
     /// Durability point: when it returns. On an error nothing has changed.
     ///

@@ -1,4 +1,4 @@
-//! Splits of leaves whose keys have little in their words to tell them apart: every key is found afterwards, in order, and
+//! Splits of leaves whose keys have little in their words to distinguish them: every key is found afterwards, in order, and
 //! the check finds it.
 #![allow(clippy::unwrap_used)]
 

@@ -17,7 +17,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
 
-/// Operations that a turn looks ahead.
+/// Operations that are prefetched together.
 const PREFETCHED: usize = 20;
 
 struct House {
@@ -96,7 +96,7 @@ impl House {
         let view = View { version: self.version, dead: &dead };
         let mut places = Vec::new();
         for (at, (key, value)) in ops.iter().enumerate() {
-            // In every other turn places are known, and some of them outdated: nodes are replaced.
+            // For every other group places are known, and some of them outdated: nodes are replaced.
             if self.version.is_multiple_of(2) && at % PREFETCHED == 0 {
                 let keys: Vec<_> =
                     ops[at..].iter().take(PREFETCHED).map(|(key, _)| &key[..]).collect();

@@ -1,4 +1,4 @@
-//! What a put and a get cost, one thread, random keys, in turns of some puts.
+//! What a put and a get cost, one thread, random keys, in rounds of some puts.
 //!
 //! `cargo run --release -p tembo-kv --example costs -- [KEYS] [VALUE_SIZE] [PUTS_PER_TURN] [PATH]`
 //! With a path the pool is a file in the (emulated) `flush` domain, else memory.

@@ -1,7 +1,7 @@
 //! Background work: what is due, and the steps by which it is done.
 //!
 //! [`Machine`] says what is due: one state at a time, changed under the writer's lock. Each step is a function of
-//! what it is given, and knows neither the lock nor the other states; `ledger/upkeep.rs` takes the steps, and
+//! its arguments, and knows neither the lock nor the other states; `ledger/upkeep.rs` takes the steps, and
 //! `maintain.rs` has the thread that asks for them.
 
 mod collect;

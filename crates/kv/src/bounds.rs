@@ -9,7 +9,7 @@ pub const KEYSPACE_NAME_SIZE_MAX: usize = 255;
 /// Longest value, in bytes.
 pub const VALUE_SIZE_MAX: usize = 513 << 20;
 
-/// Longest id of a prepared transaction, in bytes; the shortest has one.
+/// Longest id of a prepared transaction, in bytes. An id has at least one byte.
 pub const PREPARED_ID_SIZE_MAX: usize = 64;
 
 /// Transactions that may be prepared, and not decided, at a time.

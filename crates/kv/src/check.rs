@@ -14,19 +14,19 @@ use crate::trees::{open_tree, retained_trees};
 use crate::write::{Engine, Locked, PAUSE};
 use crate::{Error, Progress};
 
-/// What a check found: every byte accounted for.
+/// The result of a check: every byte of the pool is accounted for.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
     /// Each keyspace of the visible version.
     pub keyspaces: Vec<(String, CheckReport)>,
-    /// Where the pool's bytes are. They add up to its size.
+    /// The uses of the pool's bytes. They add up to its size.
     pub account: Account,
-    /// Unlinked, but still seen by a retained version or not yet given back.
+    /// Objects that are unlinked, but that a retained version still sees or that were not yet given back.
     pub retired: u64,
-    /// What the other tenants of the pool say, by their names. None of them if one is of an unknown kind, and
-    /// the store is open to be read only: then their bytes count as free.
+    /// The results of the other tenants of the pool, by their names. It is empty if one is of an unknown kind and
+    /// the store is open to be read only: then the bytes of the others count as free.
     pub tenants: Vec<(String, TenantCheck)>,
-    /// Taken, but not reachable. Always 0 once recovery has ended and nothing was aborted.
+    /// Objects that are taken but not reachable. There are none once recovery has ended, if nothing was aborted.
     pub leaked: u64,
 }
 
@@ -47,19 +47,19 @@ impl TreeMarker for Counter<'_> {
     fn live_entry(&mut self) {}
 }
 
-/// So often a tenant that is busy, or has not swept what it has given up, is asked again before a check gives up.
+/// How often a check asks a tenant again that is busy or has not swept what it has given up, before the check gives up.
 const ATTEMPTS: usize = 10_000;
 
 /// See [`Store::check`](crate::Store::check).
 pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
     let shared = &engine.shared;
-    // Kept open meanwhile.
+    // The tenants stay open during the check.
     let tenants = match shared.forest.pool().open_tenants() {
         Err(_) if shared.region().is_read_only() => None,
         tenants => Some(tenants?),
     };
     if tenants.is_some() {
-        // What a rollback of theirs has left unreachable is not leaked.
+        // Objects that a rollback of another tenant has made unreachable are not leaked.
         shared.settle_others()?;
     }
     let mut attempts = 0;
@@ -77,7 +77,7 @@ pub(crate) fn check(engine: &Engine) -> Result<Check, Error> {
                 attempts += 1;
                 std::thread::sleep(PAUSE);
             }
-            // What another tenant has given up meanwhile, and not swept yet, is not leaked.
+            // Objects that another tenant has given up meanwhile, and not swept yet, are not leaked.
             Ok((_, found)) if found.account.leaked > 0 && owes_sweep(&found).is_some() => {
                 if attempts == ATTEMPTS {
                     let name = owes_sweep(&found).unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ fn owes_sweep(found: &PoolCheck) -> Option<&str> {
     found.tenants.iter().find(|(_, tenant)| tenant.owes_sweep).map(|(name, _)| &**name)
 }
 
-/// The writer's lock of a store that has recovered.
+/// Takes the writer's lock, once the store has recovered.
 fn recovered(engine: &Engine) -> Result<Locked<'_>, Error> {
     loop {
         let mut writing = engine.lock()?;
@@ -117,14 +117,14 @@ fn recovered(engine: &Engine) -> Result<Locked<'_>, Error> {
         if is_unlocked {
             std::thread::yield_now();
         } else if step(engine)? == Progress::Idle {
-            // Another tenant sweeps.
+            // Another tenant sweeps, and has to end that.
             engine.shared.settle_others()?;
             std::thread::sleep(PAUSE);
         }
     }
 }
 
-/// A check without the other tenants of the pool.
+/// Performs a check without the other tenants of the pool.
 fn alone<T>(
     shared: &Shared,
     own: impl FnOnce(&mut Census) -> Result<T, Error>,
@@ -134,15 +134,15 @@ fn alone<T>(
     Ok((found, PoolCheck { account: census.account(), tenants: Vec::new() }))
 }
 
-/// Verifies and marks everything that a retained version reaches, and what waits to be freed; the keyspaces, and how
-/// many objects there are.
+/// Verifies and marks everything that a retained version reaches, and what waits to be freed. Returns the keyspaces, and
+/// the number of objects that wait.
 pub(crate) fn mark_checked(
     shared: &Shared,
     ledger: &Ledger,
     census: &mut dyn Marker,
 ) -> Result<(Vec<(String, CheckReport)>, u64), Error> {
     let (dead, retained) = (shared.forest.dead(), shared.versions.pins.retained());
-    // A replica is one on media from its first change on.
+    // A store is a replica on media from its first change on.
     let now = View { version: retained.visible(), dead: &dead };
     ledger.features.check(shared, shared.catalogue.is_replica(now)?)?;
     census.mark(shared.root.object())?;
@@ -158,7 +158,7 @@ pub(crate) fn mark_checked(
         }
         let report = match reports.entry(entry.cell.get()) {
             Entry::Occupied(known) => *known.get(),
-            // Also of a tree that was cleared since: its readers would find the damage.
+            // This includes trees that were cleared since: readers of old versions would find their damage.
             Entry::Vacant(vacant) => {
                 let tree = open_tree(&shared.forest, &entry)?;
                 tree.mark(&retained, &dead, &mut counter)?;
@@ -169,11 +169,11 @@ pub(crate) fn mark_checked(
             keyspaces.push((name, report));
         }
     }
-    // What belongs to a transaction is not leaked.
+    // The objects of a transaction's private trees are not leaked.
     for (_, tree) in shared.private.all() {
         tree.mark(&retained, &dead, &mut counter)?;
     }
-    // What waits for its readers is not leaked; some of it is reachable, and marked, already.
+    // Retired objects are not leaked. Some of them are reachable, and already marked.
     let objects = counter.objects;
     ledger.retired.objects().try_for_each(|object| census.mark(object).map(drop))?;
     Ok((keyspaces, objects))

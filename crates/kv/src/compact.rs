@@ -1,9 +1,9 @@
 //! Compaction: what a store holds is written anew, close together, and the rest of its pool becomes free.
 //!
-//! Each keyspace gets another tree with the same keys, in one commit: a crash leaves the one or the other. The first
+//! Each keyspace gets another tree with the same keys, in one commit: a crash leaves either the old tree or the new one. The first
 //! pass goes to chunks that nothing uses, so that the old trees leave whole chunks behind; the second one to the
-//! lowest of these. So the end of the pool becomes free, and is given back to the file system when the pool is closed. What
-//! is free in the middle, because something else keeps its place, becomes holes.
+//! lowest of these. So the end of the pool becomes free, and is given back to the file system when the pool is closed. Free
+//! space in the middle becomes holes: it arises where something else keeps its place.
 
 use crate::ledger::reclaim;
 use crate::{Durability, Error, Keyspace, Progress, Store};
@@ -51,7 +51,7 @@ impl Store {
 
 /// Gives a keyspace another tree with the same keys.
 fn rewrite(store: &Store, keyspace: Keyspace) -> Result<(), Error> {
-    // The writer first: what others change before it has the lock is in the snapshot.
+    // The writer comes first, so that the snapshot has all changes that others make before it has the lock.
     let mut writer = store.exclusive()?;
     let before = store.snapshot()?;
     writer.clear(keyspace)?;
@@ -62,7 +62,7 @@ fn rewrite(store: &Store, keyspace: Keyspace) -> Result<(), Error> {
     writer.commit(Durability::Strict).map(drop)
 }
 
-/// Waits, and does the background's work, until what was unlinked is given back.
+/// Waits until the unlinked objects are given back, and does the background's work meanwhile.
 fn settle(store: &Store) -> Result<(), Error> {
     loop {
         let mut writing = store.handle().lock()?;
@@ -73,7 +73,7 @@ fn settle(store: &Store) -> Result<(), Error> {
         if is_idle && !store.report().recovering {
             return Ok(());
         }
-        // The store's own thread, or another tenant of the pool, is at it.
+        // The store's own thread, or another tenant of the pool, does the work.
         std::thread::yield_now();
     }
 }

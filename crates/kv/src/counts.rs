@@ -1,4 +1,4 @@
-//! How many keys there are, written down for the next open: a monitor that asks is not to wait until they are counted.
+//! The counts of keys, written down for the next open, so that a monitor need not wait until the keys are counted.
 //!
 //! ```text
 //!   background, when they have drifted:   catalogue: counts                             two fences
@@ -6,8 +6,8 @@
 //! ```
 //! A close writes them as its last change, with the limit of versions of this life of the process. Each open raises the
 //! limit durably before anything is changed. So an open that finds the same limit knows that nothing was changed after the
-//! counts, and that they are exact. All others are an estimate, until the marking has counted: nothing is trusted that a
-//! crash at any instruction could have made false.
+//! counts, and that they are exact. For any other open they are an estimate until the marking has counted: counts are
+//! not trusted where a crash at some instruction could have made them false.
 
 use tembo_index::Op;
 
@@ -19,9 +19,10 @@ use crate::trees::encode_counts;
 use crate::write::Engine;
 use crate::{Error, Progress};
 
-/// Writes the counts down if they have drifted away from what was written last. Idle: they have not, or cannot be.
+/// Writes the counts down if they have drifted away from those written last. Returns Idle if they have not, or cannot be
+/// written.
 ///
-/// Durability point: visible when it returns; one that is lost is made again.
+/// Durability point: visible when it returns; if a crash loses them they are written again.
 pub(crate) fn note_drifted(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
     if !can_note(shared, ledger) || !ledger.trees.have_drifted() {
         return Ok(Progress::Idle);
@@ -29,8 +30,8 @@ pub(crate) fn note_drifted(shared: &Shared, ledger: &mut Ledger) -> Result<Progr
     note(shared, ledger, 0)
 }
 
-/// At a clean stop, as its last change: writes the counts down and certifies them. Durable (synced: later) when it
-/// returns. Where they are not known, nothing is done.
+/// Writes the counts down and certifies them, as the last change of a clean stop. Durable (synced: later) when it
+/// returns. If they are not known, it does nothing.
 pub(crate) fn certify(engine: &Engine) -> Result<(), Error> {
     if engine.shared.region().is_read_only() {
         return Ok(());
@@ -38,7 +39,7 @@ pub(crate) fn certify(engine: &Engine) -> Result<(), Error> {
     let mut writing = engine.lock()?;
     let (shared, ledger) = writing.parts();
     if can_note(shared, ledger) && !ledger.is_marked_by_another() {
-        // Drawn before: a draw may raise the limit.
+        // The next version is allowed before the limit is read, because that may raise the limit.
         allow_next(shared, ledger)?;
         note(shared, ledger, ledger.limit())?;
     }
@@ -49,7 +50,7 @@ fn can_note(shared: &Shared, ledger: &Ledger) -> bool {
     ledger.writable().is_ok() && !shared.region().is_read_only() && !shared.tombstones.has_any()
 }
 
-/// Writes the counts down, certified by a limit, or by none. Idle: they are not all known, or there is no room.
+/// Writes the counts down, certified by a limit, or by none. Returns Idle if they are not all known, or there is no room.
 fn note(shared: &Shared, ledger: &mut Ledger, limit: u64) -> Result<Progress, Error> {
     let mut changes = Uncommitted::begin(shared);
     let noted = write(shared, ledger, &mut changes, limit).and_then(|version| {
@@ -61,7 +62,7 @@ fn note(shared: &Shared, ledger: &mut Ledger, limit: u64) -> Result<Progress, Er
     changes.abort(shared, ledger);
     match noted {
         Err(Error::Full(_)) => {
-            // Not to be tried again before they have changed as much once more.
+            // The next attempt comes when they have changed as much once more.
             ledger.trees.noted();
             Ok(Progress::Idle)
         }
@@ -69,7 +70,7 @@ fn note(shared: &Shared, ledger: &mut Ledger, limit: u64) -> Result<Progress, Er
     }
 }
 
-/// The version that they are written in; `None`: they are not all known.
+/// Writes the counts. Returns the version in which they are written. `None`: they are not all known.
 fn write(
     shared: &Shared,
     ledger: &mut Ledger,

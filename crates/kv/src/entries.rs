@@ -11,7 +11,7 @@ use tembo_index::{Direction, Range, Visit};
 
 use crate::Error;
 
-/// Entries of the first batch, and of a later one at most.
+/// Entries of the first batch, and most entries of a later one.
 const BATCH_MIN: usize = 8;
 const BATCH_MAX: usize = 256;
 
@@ -23,15 +23,15 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 
 type Fetch<'h> = dyn FnMut(Range<'_>, &mut Visit<'_>) -> Result<(), Error> + Send + 'h;
 
-/// The entries of a range of keys, in order: from either end.
+/// An iterator over the entries of a range of keys, in order, from either end.
 ///
-/// That of a [`Snapshot`](crate::Snapshot) or [`Store`](crate::Store) owns what it reads from, and so may outlive
+/// The iterator of a [`Snapshot`](crate::Snapshot) or [`Store`](crate::Store) owns what it reads from, and so may outlive
 /// the handle that it came from. After an error it ends.
 pub struct Entries<'h> {
     fetch: Box<Fetch<'h>>,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    /// Fetched at the front and at the back; nothing is left between them once `is_complete`.
+    /// Entries fetched at the front and at the back. None is left between them once `is_complete`.
     front: VecDeque<Entry>,
     back: VecDeque<Entry>,
     is_complete: bool,
@@ -52,7 +52,7 @@ pub(crate) fn bounds<'r, K: AsRef<[u8]> + ?Sized + 'r>(
 }
 
 impl<'h> Entries<'h> {
-    /// Of what `fetch` visits.
+    /// An iterator over the entries that `fetch` visits.
     pub(crate) fn new(
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
         fetch: impl FnMut(Range<'_>, &mut Visit<'_>) -> Result<(), Error> + Send + 'h,
@@ -68,7 +68,7 @@ impl<'h> Entries<'h> {
         }
     }
 
-    /// Fetches from one end.
+    /// Fetches a batch at one end.
     fn fetch(&mut self, direction: Direction) -> Result<(), Error> {
         let (mut fetched, mut bytes, batch) = (VecDeque::new(), 0, self.batch);
         let mut is_complete = true;
@@ -113,7 +113,7 @@ impl Iterator for Entries<'_> {
         {
             return self.end(error);
         }
-        // At the back the greatest keys come first.
+        // Entries fetched at the back have the greatest keys first.
         self.front.pop_front().or_else(|| self.back.pop_back()).map(Ok)
     }
 }

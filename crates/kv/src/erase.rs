@@ -11,10 +11,10 @@ use crate::shared::Shared;
 use crate::tombstones::Tombstone;
 use crate::{Error, Keyspace, Progress};
 
-/// Entries that are looked at while the writer's lock is held.
+/// Entries that one batch looks at while it holds the writer's lock.
 const BATCH: usize = 64;
 
-/// One batch. Idle: nothing is covered.
+/// Erases one batch. Returns Idle if no tombstone covers any entry.
 ///
 /// Durability point: visible when it returns; a batch that is lost is erased again.
 pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Error> {
@@ -22,7 +22,7 @@ pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progre
         return Ok(Progress::Idle);
     }
     if shared.tombstones.has_any() && release_tombstones(shared) {
-        // What only their versions saw.
+        // This gives back what only the versions of those tombstones saw.
         reclaim(shared, ledger);
         return Ok(Progress::More);
     }
@@ -42,7 +42,7 @@ pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progre
     if let Err(error) = done {
         changes.abort(shared, ledger);
         return match error {
-            // When there is room again.
+            // The batch is tried again when there is room.
             Error::Full(_) => Ok(Progress::Idle),
             error => Err(error),
         };
@@ -56,7 +56,7 @@ fn erase_some(
     changes: &mut Uncommitted,
     tombstone: &Tombstone,
 ) -> Result<(), Error> {
-    // The tree of a keyspace that was cleared goes as a whole.
+    // If the keyspace was cleared, its tree is given back as a whole.
     let Some(keyspace) = ledger.trees.keyspace_of(tombstone.cell) else {
         return changes.end_tombstone(shared, ledger, tombstone);
     };
@@ -67,14 +67,14 @@ fn erase_some(
     match next {
         Some(next) => {
             ledger.erased_to = Some((tombstone.version, next));
-            // A batch in which nothing is covered commits nothing.
+            // A batch without a covered entry commits nothing.
             Ok(())
         }
         None => changes.end_tombstone(shared, ledger, tombstone),
     }
 }
 
-/// Keys whose entries are covered, and where to go on.
+/// Keys whose entries are covered, and the key from which to go on.
 type Covered = (Vec<Vec<u8>>, Option<Vec<u8>>);
 
 fn covered(
@@ -99,7 +99,7 @@ fn covered(
     let next = match found.in_keyspace(tree.name()) {
         Ok(()) if keys.len() > BATCH => keys.pop(),
         Ok(()) => None,
-        // A corrupt record is erased as any other. Its key may be what is corrupt: then there is no way on.
+        // A corrupt record is erased like any other. If its key is corrupt, the walk cannot go on.
         Err(Error::Corrupt { key, .. })
             if (from, to).contains(&key[..]) && keys.last().is_none_or(|last| *last < key) =>
         {

@@ -21,10 +21,10 @@ use crate::{Durability, Error, KeyCount, Keyspace};
 /// visible together or not at all. Reads see its own changes.
 ///
 /// A failed write changes nothing, and the writer goes on. Dropping one that has written makes its
-/// version void. Of a store that is open [to be read](crate::Options::read_only) it reads, and each change is refused with
-/// [`Error::ReadOnly`].
+/// version void. If the store is open [to be read only](crate::Options::read_only) it can read, and each change is refused
+/// with [`Error::ReadOnly`].
 ///
-/// It stays on its thread: what it has flushed is ordered by fences of that thread only, so that a commit by another
+/// It stays on its thread: only fences of that thread order what it has flushed, so that a commit by another
 /// one could become durable before its entries. (A [`Transaction`](crate::Transaction) can be sent.) Calls to the
 /// store that would wait for it return [`Error::WouldDeadlock`].
 ///
@@ -99,15 +99,15 @@ impl Exclusive {
         Ok(values)
     }
 
-    /// Says that these keys will soon be read or changed, in this order: for many keys at once that is
-    /// faster. It changes nothing. What was prefetched before is forgotten.
+    /// Prefetches keys that will soon be read or changed, in this order. That is faster where there are many
+    /// keys. It changes nothing. Keys that were prefetched before are forgotten.
     pub fn prefetch(&mut self, keyspace: Keyspace, keys: &[&[u8]]) {
         let view = self.changes.view(self.writing.shared());
         let Ok(tree) = self.writing.trees.tree(keyspace, view.version) else { return };
         tree.index().prefetch(keys, view, self.prefetched.begin(keyspace, keys));
     }
 
-    /// What takes an order of keys is asked for.
+    /// Checks that keys have an order, for a caller that needs one.
     ///
     /// # Errors
     /// [`Error::Unordered`].
@@ -228,7 +228,7 @@ impl Exclusive {
         if self.changes.is_empty() {
             match self.get(keyspace, key) {
                 Ok(None) => return Ok(false),
-                // It is there, and can go.
+                // The key is there, and can be removed.
                 Ok(Some(_)) | Err(Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -275,9 +275,9 @@ impl Exclusive {
         self.saved = Some(self.changes.point(self.writing.shared()));
     }
 
-    /// Takes back what was changed after the savepoint, which stays.
+    /// Takes back the changes after the savepoint, which stays.
     ///
-    /// Durability point: what it takes back is durably void when it returns. One fence.
+    /// Durability point: the changes that it takes back are durably void when it returns. One fence.
     ///
     /// # Errors
     /// [`Error::NoSuchSavepoint`]. [`Error::TooManyAborts`], [`Error::Full`], [`Error::Poisoned`]: nothing
@@ -294,8 +294,8 @@ impl Exclusive {
         self.changes.is_empty()
     }
 
-    /// Commits all or nothing and returns the version: two fences, whatever the number of changes.
-    /// What wrote nothing fences nothing.
+    /// Commits all or nothing and returns the version: two fences, whatever the number of changes, and none if there are no
+    /// changes.
     ///
     /// Durability point: as `durability` says, capped by the region's sync policy; with it, what it has
     /// read is as durable.

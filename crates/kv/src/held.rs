@@ -44,7 +44,7 @@ pub(crate) struct Holding {
     pub(crate) key: Vec<u8>,
 }
 
-/// All prepared transactions, and the keys that they hold.
+/// The table of all prepared transactions and the keys that they hold.
 #[derive(Default)]
 pub(crate) struct HeldKeys {
     count: AtomicUsize,
@@ -57,23 +57,23 @@ type IdByKey = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 #[derive(Default)]
 struct Table {
     by_id: BTreeMap<Arc<[u8]>, Arc<Hold>>,
-    /// Which of them writes a key: one at most.
+    /// The transaction that writes a key. There is at most one.
     written: BTreeMap<Keyspace, IdByKey>,
 }
 
 impl HeldKeys {
-    /// Whether nothing is prepared. By the writer.
+    /// Whether nothing is prepared. Only the writer asks.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// How many are prepared.
+    /// How many transactions are prepared.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// All of them, by id.
+    /// All prepared transactions, by id.
     pub(crate) fn all(&self) -> Vec<Prepared> {
         self.with(|table| {
             let prepared = |(id, hold): (&Arc<[u8]>, &Arc<Hold>)| Prepared {
@@ -86,22 +86,22 @@ impl HeldKeys {
         })
     }
 
-    /// What one of them holds.
+    /// What a prepared transaction holds.
     pub(crate) fn get(&self, id: &[u8]) -> Option<Arc<Hold>> {
         self.with(|table| table.by_id.get(id).cloned())
     }
 
-    /// One more is prepared. By the writer.
+    /// Adds a prepared transaction. Only the writer calls this.
     pub(crate) fn insert(&self, id: &[u8], hold: Hold) {
         self.change(|table| table.insert(id.into(), hold));
     }
 
-    /// One is decided. By the writer.
+    /// Removes a transaction that is decided. Only the writer calls this.
     pub(crate) fn remove(&self, id: &[u8]) {
         self.change(|table| table.remove(id));
     }
 
-    /// These are prepared, and no others. The ids of those that were. By the writer.
+    /// Replaces the whole table. Returns the ids that were in it and are not any more. Only the writer calls this.
     pub(crate) fn replace(&self, all: Vec<(Vec<u8>, Hold)>) -> Vec<Vec<u8>> {
         self.change(|table| {
             let before = std::mem::take(table);
@@ -113,7 +113,7 @@ impl HeldKeys {
         })
     }
 
-    /// Which of them, but for `own`, holds a key against an access.
+    /// The prepared transaction, other than `own`, that holds a key against an access.
     pub(crate) fn holder(
         &self,
         (keyspace, key): (Keyspace, &[u8]),
@@ -129,7 +129,7 @@ impl HeldKeys {
         )
     }
 
-    /// Which of them, but for `own`, holds a key of a range against an access.
+    /// The prepared transaction, other than `own`, that holds a key of a range against an access.
     pub(crate) fn holder_in(
         &self,
         keyspace: Keyspace,

@@ -1,41 +1,41 @@
-//! What holds back the horizon: versions that are kept, and what for.
+//! What holds back the horizon: the versions that are kept, and why.
 
 use std::fmt;
 
 use crate::shared::Shared;
 
-/// The oldest version that is kept, and everything that keeps one.
+/// The oldest version that is kept, and everything that keeps a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Horizon {
     /// The oldest version that can be read.
     pub version: u64,
-    /// The visible one: so far is the horizon held back.
+    /// The visible version, at which the horizon would be if nothing held it back.
     pub visible: u64,
-    /// What holds versions, the oldest first.
+    /// What holds versions, the oldest version first.
     pub holders: Vec<Holder>,
 }
 
-/// Something that a version is kept for.
+/// Something for which a version is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The version.
     pub version: u64,
-    /// What it is.
+    /// What keeps it.
     pub kind: HolderKind,
 }
 
-/// What a version is kept for.
+/// Why a version is kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HolderKind {
     /// It was named, and is kept until the name is dropped.
     Named(String),
     /// It begins the window: everything after it is kept too.
     Window,
-    /// So many follow what happened after it, which is kept too.
+    /// So many followers follow the changes after it; everything after it is kept too.
     Followers(usize),
-    /// So many handles are open on it: snapshots, transactions, or a marking in the background.
+    /// So many handles read it: snapshots, transactions, or a marking in the background.
     Handles(usize),
-    /// A key is being read.
+    /// Some thread reads a key.
     Read,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn horizon(shared: &Shared) -> Horizon {
     let (mut held, reads) = pins.holders();
     let mut holders = Vec::new();
     for (name, version) in named {
-        // A name that was dropped or given meanwhile is not counted twice.
+        // A name that was dropped or given meanwhile must not be counted twice.
         if let Some(count) = held.get_mut(&version) {
             *count = count.saturating_sub(1);
         }

@@ -1,4 +1,4 @@
-//! A keyspace as callers hold it, and whether what they give it keeps its bounds.
+//! A keyspace as callers hold it, and the checks of sizes and names.
 
 use crate::Error;
 use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
@@ -7,17 +7,17 @@ use crate::bounds::{KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, VALUE_SIZE_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Keyspace {
     pub(crate) id: u32,
-    /// Tells a keyspace from another that took its number after a rollback.
+    /// Distinguishes a keyspace from another that took its number after a rollback.
     pub(crate) incarnation: u32,
 }
 
-/// How many keys a keyspace has, as far as that is known.
+/// The number of keys in a keyspace, or an estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyCount {
-    /// Keys, in number.
+    /// The number of keys.
     pub keys: u64,
-    /// Whether there are exactly so many. If not, the number is what was last written down, and what was changed since
-    /// the open; the background counts.
+    /// Whether the number is exact. If not, it is the one that was last written down, with the changes since the open; the
+    /// background counts the keys.
     pub is_exact: bool,
 }
 

@@ -24,8 +24,8 @@
 //! # Without an order of keys
 //! Over a hash index no range of pieces can be asked for. There pieces are removed by their numbers, up to the length:
 //! holes take time too. And a range cannot be held, so a write that makes a piece longer, or fills a hole, *writes* the
-//! header as it is: it and a cut, which writes the header too, exclude each other, two such writes do, and one and whatever
-//! has read the header in a serialisable transaction.
+//! header unchanged. So such a write conflicts with a cut, which writes the header too, with another such write, and with
+//! every serialisable transaction that has read the header.
 
 mod access;
 
@@ -43,21 +43,22 @@ use crate::{Error, Keyspace};
 /// Bytes that the key of a piece has beside the name.
 const KEY_EXTRA: usize = 2 + 1 + 8;
 
-/// Keys that are removed between two looks for more.
+/// Keys that are removed before the next ones are looked for.
 const BATCH: usize = 1024;
 
 /// A value of up to 2⁴⁸ bytes, of which a part is read or changed without the rest: a file, a device, a database of pages.
 ///
 /// It is opened through a handle, and is part of what that handle sees and commits: `&mut` [`Transaction`](crate::Transaction),
-/// `&mut` [`Exclusive`](crate::Exclusive), or to be read a [`Snapshot`](crate::Snapshot), owned or borrowed. Opening costs
-/// one look. It has a name within a keyspace, which should hold nothing else.
+/// `&mut` [`Exclusive`](crate::Exclusive), or, only for reading, a [`Snapshot`](crate::Snapshot), owned or borrowed. Opening
+/// costs one lookup. It has a name within a keyspace, which should hold nothing else.
 ///
 /// A change writes each piece that it touches whole. Bytes that were never written are zero and take no space.
 /// Transactions that write different pieces, and do not change the length, do not conflict.
 ///
-/// In a store whose keys have [no order](crate::Store::is_ordered) two that fill holes or make pieces longer conflict, and one that does so
-/// conflicts with every serialisable one that has opened the value and writes. To cut, clear or remove takes time there in
-/// proportion to the bytes that go, holes included, and in a serialisable transaction memory for the key of each piece.
+/// In a store whose keys have [no order](crate::Store::is_ordered), two transactions that fill holes or make pieces longer
+/// conflict, and one that does so conflicts with every serialisable transaction that has opened the value and writes. To cut,
+/// clear or remove takes time there in proportion to the bytes that are removed, holes included, and in a serialisable
+/// transaction memory for the key of each piece.
 ///
 /// ```
 /// use tembo_kv::{Durability, Isolation, LargeValue, Options, Store};
@@ -82,7 +83,7 @@ const BATCH: usize = 1024;
 pub struct LargeValue<A> {
     access: A,
     keyspace: Keyspace,
-    /// What all its keys begin with.
+    /// The bytes with which all its keys begin.
     prefix: Vec<u8>,
     piece_size: usize,
     len: u64,
@@ -135,8 +136,8 @@ impl<A: LargeValueRead> LargeValue<A> {
         header_key(&self.prefix)..[&self.prefix[..], &[LARGE_PIECE + 1]].concat()
     }
 
-    /// Reads from `offset` on into `to`; how many bytes: fewer than asked for at the end of the value, none behind it. Reads the
-    /// pieces that it touches.
+    /// Reads from `offset` on into `to`. Returns how many bytes it has read: fewer than asked for at the end of the value, none
+    /// behind it. It reads the pieces that it touches.
     ///
     /// # Errors
     /// Damage.
@@ -153,13 +154,13 @@ impl<A: LargeValueRead> LargeValue<A> {
         Ok(len)
     }
 
-    /// The piece in which a byte is, and where in it.
+    /// The piece in which a byte lies, and the place in the piece.
     fn place(&self, offset: u64) -> (u64, usize) {
         let size = self.piece_size as u64;
         (offset / size, (offset % size) as usize)
     }
 
-    /// Calls `with` with a piece, if it is there; what that returns.
+    /// Calls `with` with a piece, if it is there, and returns the result.
     fn piece<T>(
         &mut self,
         number: u64,
@@ -242,7 +243,7 @@ impl<A: LargeValueWrite> LargeValue<A> {
         self.access.set(self.keyspace, &key, Some(&piece))
     }
 
-    /// The header must not change beside a piece that comes to be or gets longer: it might cut that off.
+    /// Holds the header if a piece is new or gets longer: another transaction might cut that off.
     fn hold_if_longer(&mut self, before: Option<usize>, after: usize) -> Result<(), Error> {
         if before.is_some_and(|before| before >= after) {
             return Ok(());
@@ -277,7 +278,7 @@ impl<A: LargeValueWrite> LargeValue<A> {
         if first == last {
             return self.clear_in_piece(first, start..stop);
         }
-        // The last piece need not be full.
+        // The last piece may be shorter than the others.
         let stop = if end == self.len && stop > 0 { self.piece_size } else { stop };
         if start > 0 {
             self.clear_in_piece(first, start..self.piece_size)?;
@@ -289,7 +290,7 @@ impl<A: LargeValueWrite> LargeValue<A> {
         self.remove_pieces(whole)
     }
 
-    /// Makes a part of a piece zero, if it is there.
+    /// Makes a part of a piece zero, if the piece is there.
     fn clear_in_piece(&mut self, number: u64, part: Range<usize>) -> Result<(), Error> {
         let Some(mut piece) = self.piece(number, |piece| piece.map(|piece| piece.to_vec()))? else {
             return Ok(());
@@ -305,8 +306,8 @@ impl<A: LargeValueWrite> LargeValue<A> {
         self.access.set(self.keyspace, &key, left)
     }
 
-    /// Gives it another length: what lies behind is cut off, what is added is zero and takes no space. Pieces that are cut
-    /// off are removed one by one.
+    /// Gives it another length. Bytes behind the new end are cut off; added bytes are zero and take no space. Pieces that are
+    /// cut off are removed one by one.
     ///
     /// # Errors
     /// As of [`write_at`](LargeValue::write_at).
@@ -323,8 +324,7 @@ impl<A: LargeValueWrite> LargeValue<A> {
         if len == self.len { Ok(()) } else { self.put_len(len) }
     }
 
-    /// Removes it: each of its pieces, and then there is none of that name. For one with many pieces see
-    /// [`keys`](LargeValue::keys).
+    /// Removes the value with all its pieces. For a value with many pieces see [`keys`](LargeValue::keys).
     ///
     /// # Errors
     /// As of [`Transaction::remove`](crate::Transaction::remove): a part may have been removed, so drop the transaction or go
@@ -335,7 +335,8 @@ impl<A: LargeValueWrite> LargeValue<A> {
         self.access.set(self.keyspace, &header_key(&self.prefix), None)
     }
 
-    /// No other is to change a piece from this one on. Without an order the header, which the caller writes, does for them.
+    /// Holds the pieces from this one on, so that no other transaction changes one. Without an order of keys nothing is held:
+    /// the header, which the caller writes, protects them.
     fn hold_pieces(&mut self, from: u64) -> Result<(), Error> {
         if !self.access.has_order() {
             return Ok(());
@@ -363,13 +364,13 @@ impl<A: LargeValueWrite> LargeValue<A> {
         }
     }
 
-    /// As `remove_pieces`: one look for each number up to the length, behind which there is no piece.
+    /// As `remove_pieces`, with a lookup for each number up to the length. Behind the length there is no piece.
     fn remove_by_number(&mut self, numbers: Range<u64>) -> Result<(), Error> {
         let end = numbers.end.min(self.len.div_ceil(self.piece_size as u64));
         for number in numbers.start..end {
             let key = piece_key(&self.prefix, number);
             let mut is_there = false;
-            // A piece that is too long, of a damaged pool, can be removed too.
+            // A piece that is too long, because the pool is damaged, can be removed too.
             self.access.read(self.keyspace, &key, &mut |piece| is_there = piece.is_some())?;
             if is_there {
                 self.access.set(self.keyspace, &key, None)?;
@@ -386,7 +387,7 @@ impl<A: LargeValueWrite> LargeValue<A> {
     }
 }
 
-/// Copies what a piece has from `start` on; what is missing is zero.
+/// Copies the bytes of a piece from `start` on. Missing bytes are zero.
 fn copy_part(piece: Option<&Value<'_>>, start: usize, to: &mut [u8]) {
     let there = piece.map_or(0, |piece| piece.len().saturating_sub(start)).min(to.len());
     let (from_piece, zero) = to.split_at_mut(there);
@@ -408,7 +409,7 @@ fn is_piece_size(size: usize) -> bool {
     size.is_power_of_two() && (PIECE_SIZE_MIN..=PIECE_SIZE_MAX).contains(&size)
 }
 
-/// What all keys of a large value begin with.
+/// The bytes with which all keys of a large value begin.
 fn prefix(name: &[u8]) -> Result<Vec<u8>, Error> {
     let size = name.len() + KEY_EXTRA;
     match u16::try_from(name.len()) {

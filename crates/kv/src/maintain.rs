@@ -18,17 +18,17 @@ use crate::trees::Tree;
 use crate::write::{Engine, PAUSE};
 use crate::{Error, Progress};
 
-/// The thread that does the background work; stopped and joined when dropped.
+/// The thread that does the background work. It is stopped and joined when this is dropped.
 pub(crate) struct Background {
     engine: Arc<Engine>,
     wake: Arc<Wake>,
-    /// Of the thread.
+    /// The number of the thread.
     number: u64,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Background {
-    /// Starts it, if the system has a thread left.
+    /// Starts the thread, if the system has one left.
     pub(crate) fn start(engine: &Arc<Engine>) -> Background {
         let (kept, wake) = (engine.clone(), engine.shared.wake.clone());
         let engine = engine.clone();
@@ -39,7 +39,7 @@ impl Background {
         let work = move || {
             let wake = &engine.shared.wake;
             while wake.wait(number) {
-                // After an error it is tried again at the next wake.
+                // After an error the thread tries again at the next wake.
                 while !wake.has_ended(number) && matches!(step(&engine), Ok(Progress::More)) {
                     // A thread that waits for the writer's lock gets it between two steps.
                     std::thread::sleep(PAUSE);
@@ -56,7 +56,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         if self.engine.shared.region().is_forked() {
-            // A child of the process that has the thread would wait for it for ever.
+            // A forked child of the process does not have the thread, and would wait for it for ever.
             std::mem::forget(self.handle.take());
             return;
         }
@@ -68,8 +68,8 @@ impl Drop for Background {
     }
 }
 
-/// One step: a marking, a batch of nodes scrubbed or of leaves collected, or a hint written for the next open.
-/// Before it, memory for what is written next.
+/// Takes one step: a marking, a batch of scrubbing, erasing or collection, or a hint for the next open. Before that it
+/// prefaults memory and gives back private trees.
 ///
 /// # Errors
 /// [`Error::WouldDeadlock`]; damage; those of the pool.
@@ -89,9 +89,9 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
         Phase::Scrubbing(_) => scrub_batch(shared, ledger).map(|()| Progress::More),
         Phase::Owed => {
             let (mut sweep, marking) = match begin_marking(shared, ledger) {
-                // Another tenant of the pool is at it, and notifies this one when it is done.
+                // Another tenant of the pool sweeps, and notifies this one when it is done.
                 Err(Error::Pool(PoolError::SweepRunning)) => return Ok(Progress::Idle),
-                // Something is under way in another tenant, perhaps of this very thread: to be tried again later.
+                // Another tenant is busy, perhaps by a call of this very thread. The marking is tried again later.
                 Err(Error::Pool(PoolError::TenantBusy { .. })) => {
                     shared.wake.want();
                     return Ok(Progress::Idle);
@@ -114,7 +114,7 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
                     drop(writing);
                     return give_blocks_back(shared);
                 };
-                // What is being written down is not reachable yet: no marking may begin.
+                // The objects of the hint are not reachable yet, so no marking may begin.
                 ledger.machine.begin_hint();
                 drop(writing);
                 write_hint(engine, shared, &*index)
@@ -156,7 +156,7 @@ fn give_blocks_back(shared: &Shared) -> Result<Progress, Error> {
         shared.region().checkpoint()?;
         given = give()?;
     }
-    // What the log needs again by now is looked at when there is other work.
+    // If nothing was given back this time, the thread looks again when there is other work.
     let is_more = matches!(given, GivenBack::Bytes(_) | GivenBack::Looked);
     Ok(if is_more { Progress::More } else { Progress::Idle })
 }
@@ -170,7 +170,7 @@ fn erase_or_collect(shared: &Shared, ledger: &mut Ledger) -> Result<Progress, Er
     note_drifted(shared, ledger)
 }
 
-/// Writes down, while the writer goes on, what makes the next open quick.
+/// Writes a hint, which makes the next open quick, while the writer goes on.
 fn write_hint(
     engine: &Engine,
     shared: &Shared,
@@ -181,7 +181,7 @@ fn write_hint(
     end_hint(&mut *engine.lock()?, &mut retired);
     match written.map_err(Error::from) {
         Ok(()) => Ok(Progress::More),
-        // The next open does without.
+        // The next open has no hint.
         Err(Error::Full(_)) => Ok(Progress::Idle),
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! What the store itself has on media: its root, and each of the root's words by what it says.
+//! What the store itself has on media: its root, with one type for each group of the root's words.
 //!
 //! ```text
 //! root ─┬─ limit         no version above it was used

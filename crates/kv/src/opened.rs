@@ -20,8 +20,8 @@ use crate::version::PinKind;
 use crate::write::Engine;
 use crate::{Error, Options};
 
-/// What every handle has a share of. The queue has lines of its own; so the rest, which each step of a transaction reads, lies away
-/// from the counts of the shares too, which each transaction changes.
+/// An open store, of which every handle has a share. The queue has lines of its own. The other fields, which each step of a
+/// transaction reads, lie apart from it and from the reference counts, which each transaction changes.
 struct Opened {
     engine: Arc<Engine>,
     queue: Apart<CommitQueue>,
@@ -33,11 +33,11 @@ struct Opened {
 #[derive(Clone)]
 pub(crate) struct Handle(Arc<Opened>);
 
-/// Names an open store, and does not keep it open.
+/// A reference to an open store that does not keep it open.
 pub(crate) struct WeakHandle(Weak<Opened>);
 
 impl WeakHandle {
-    /// A share, if the store is open still.
+    /// A share of the store, if it is still open.
     pub(crate) fn upgrade(&self) -> Option<Handle> {
         self.0.upgrade().map(Handle)
     }
@@ -64,12 +64,12 @@ impl Handle {
     ) -> Result<Handle, Error> {
         let make = || Ok::<_, Error>(Arc::new(open(pool, tenant)?));
         let engine = pool.open_tenant(tenant, make)?;
-        // What is only read has no upkeep but what a caller asks for.
+        // A store that is only read has no background work, unless a caller asks for it.
         let background = options.has_background() && !pool.region().is_read_only();
         Ok(Handle::new(engine, background, options.transaction_memory_max()))
     }
 
-    /// What does not keep the store open.
+    /// A reference that does not keep the store open.
     pub(crate) fn downgrade(&self) -> WeakHandle {
         WeakHandle(Arc::downgrade(&self.0))
     }
@@ -101,7 +101,7 @@ impl Handle {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A clean stop, if this is the last share.
+    /// Stops the store cleanly, if this is the last share.
     ///
     /// # Errors
     /// [`Error::InUse`] and those of a sync: then the share is given back. Those of the pool.
@@ -111,7 +111,7 @@ impl Handle {
         }
         let opened = Arc::try_unwrap(self.0).map_err(|opened| {
             let handle = Handle(opened);
-            // Those that wait are to see that the store is asked to close.
+            // Threads that wait for a durable version have to see that the store is to be closed.
             handle.shared.versions.durable_event().interrupt();
             let in_use = handle.in_use();
             (Some(handle), Box::new(in_use))
@@ -119,7 +119,7 @@ impl Handle {
         let Opened { engine, background, .. } = opened;
         // The thread has the other share of the engine.
         drop(background);
-        // Without it the next open estimates and counts.
+        // If this fails, the next open estimates the counts and counts the keys.
         let _ = certify(&engine);
         let forest = Arc::into_inner(engine).map(Engine::into_forest).and_then(Arc::into_inner);
         match forest.and_then(|forest| Arc::into_inner(forest.into_pool())) {
@@ -128,7 +128,7 @@ impl Handle {
         }
     }
 
-    /// What is open beside this share.
+    /// The error that says what is open beside this share.
     fn in_use(&self) -> Error {
         let pins = &self.shared.versions.pins;
         let (snapshots, transactions) =

@@ -12,10 +12,10 @@ use crate::tenant::StoreKind;
 /// The smallest redo log, in bytes, that has room for the largest operation of a store.
 pub const LOG_SIZE_MIN: u64 = 1 << 20;
 
-/// What a transaction keeps in memory unless told otherwise.
+/// What a transaction keeps in memory unless the options say otherwise.
 const TRANSACTION_MEMORY: usize = 32 << 20;
 
-/// How a store is created or opened. What is not said stays as it is by default.
+/// How a store is created or opened. Settings that are not given have their defaults.
 ///
 /// ```
 /// # use tembo_kv::{IndexKind, Options, SyncPolicy};
@@ -78,9 +78,9 @@ impl Options {
 
     /// Opens the store without ever changing its files: what recovery does stays in memory, what would change the store
     /// is refused with [`Error::ReadOnly`](crate::Error::ReadOnly), and everything else works: reads, snapshots, ranges,
-    /// backups, a check. Several programs may have a store open so, but none beside one that writes. The files may be ones
-    /// that this process may not write. So, and only so, a pool opens that holds something that this release knows only
-    /// in part: a tenant of an unknown kind, or an unknown feature that forbids writing.
+    /// backups, a check. Several programs may have a store open in this way, but none while another has it open to write. The
+    /// process needs no permission to write the files. A pool that holds a tenant of an unknown kind, or an unknown feature
+    /// that forbids writing, can be opened in this way only.
     pub fn read_only(mut self, read_only: bool) -> Options {
         self.pool.region.read_only = read_only;
         self

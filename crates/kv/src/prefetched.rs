@@ -6,7 +6,7 @@ use tembo_index::Place;
 
 use crate::Keyspace;
 
-/// Keys that will soon be used, in the order in which they will be, and where they are.
+/// Keys that will soon be used, in the order of their use, and their places.
 #[derive(Default)]
 pub(crate) struct Prefetched {
     keyspace: Option<Keyspace>,
@@ -15,12 +15,12 @@ pub(crate) struct Prefetched {
     /// Where each key ends in `bytes`.
     ends: Vec<usize>,
     places: Vec<Place>,
-    /// The key used last: what comes before it was used.
+    /// The key used last. Those before it were used too.
     used: AtomicUsize,
 }
 
 impl Prefetched {
-    /// Begins anew, with places to be filled in.
+    /// Begins anew with these keys. Returns their places, for the caller to fill in.
     pub(crate) fn begin(&mut self, keyspace: Keyspace, keys: &[&[u8]]) -> &mut Vec<Place> {
         self.forget();
         self.keyspace = Some(keyspace);
@@ -31,7 +31,7 @@ impl Prefetched {
         &mut self.places
     }
 
-    /// No key is known any more.
+    /// Forgets all keys.
     pub(crate) fn forget(&mut self) {
         self.keyspace = None;
         self.bytes.clear();
@@ -40,7 +40,7 @@ impl Prefetched {
         self.used = AtomicUsize::new(0);
     }
 
-    /// Where the key is, if it is known.
+    /// The place of the key, if it is known.
     #[inline]
     pub(crate) fn place(&self, keyspace: Keyspace, key: &[u8]) -> Place {
         if self.keyspace != Some(keyspace) {

@@ -1,4 +1,4 @@
-//! What background work has left.
+//! What a step of background work leaves to do.
 
 /// What a step of background work left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

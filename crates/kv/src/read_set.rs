@@ -1,4 +1,4 @@
-//! What a serialisable transaction has read, and so must find unchanged when it commits.
+//! The read set: what a serialisable transaction has read, which must be unchanged when it commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -7,14 +7,14 @@ use tembo_index::{Direction, Range};
 
 use crate::Keyspace;
 
-/// Keys, those that were absent too, and ranges.
+/// Keys, also absent ones, and ranges that were read.
 #[derive(Default)]
 pub(crate) struct ReadSet {
     pub(crate) keys: BTreeMap<Keyspace, BTreeSet<Vec<u8>>>,
     pub(crate) ranges: Vec<ReadRange>,
 }
 
-/// A range all of which was read.
+/// A range that was read completely.
 pub(crate) struct ReadRange {
     pub(crate) keyspace: Keyspace,
     from: Bound<Vec<u8>>,
@@ -26,7 +26,8 @@ impl ReadSet {
         self.keys.is_empty() && self.ranges.is_empty()
     }
 
-    /// The first key of a range that was read: of a range that was, where both begin.
+    /// The first key of the range that was read. If there is none, but a range was read that meets this one, the key at which
+    /// both begin.
     pub(crate) fn first_in(&self, keyspace: Keyspace, range: Range<'_>) -> Option<Vec<u8>> {
         if is_empty(range) {
             return None;
@@ -46,7 +47,7 @@ impl ReadSet {
         self.keys.entry(keyspace).or_default().insert(key.to_vec());
     }
 
-    /// The range was read as far as `reached`; `None`: to its end.
+    /// Notes that the range was read as far as `reached`. `None`: to its end.
     pub(crate) fn range(&mut self, keyspace: Keyspace, range: Range<'_>, reached: Option<Vec<u8>>) {
         let (mut from, mut to) = (range.from.map(<[u8]>::to_vec), range.to.map(<[u8]>::to_vec));
         if let Some(reached) = reached {
@@ -67,7 +68,7 @@ impl ReadRange {
     }
 }
 
-/// What two ranges have in common; `None`: no key.
+/// The common part of two ranges. `None`: it has no key.
 fn intersection<'r>(a: Range<'r>, b: Range<'r>) -> Option<Range<'r>> {
     use Bound::{Excluded, Included, Unbounded};
     let from = match (a.from, b.from) {
@@ -88,7 +89,7 @@ fn intersection<'r>(a: Range<'r>, b: Range<'r>) -> Option<Range<'r>> {
     (!is_empty(both)).then_some(both)
 }
 
-/// Whether a range cannot have a key: a map's own panics then.
+/// Whether no key can lie in a range. A range of a `BTreeMap` would panic then.
 pub(crate) fn is_empty(range: Range<'_>) -> bool {
     use Bound::{Excluded, Included};
     match (range.from, range.to) {

@@ -2,7 +2,7 @@
 //!
 //! # Why the versions can be the same
 //! A version is never used twice, so an open goes on above the durable limit of versions: below it, single changes may
-//! have been in flight that are there or not. In a replica every change is grouped: what was in flight when it stopped
+//! have been in flight, and it is not known which of them are on media. In a replica every change is grouped: what was in flight when it stopped
 //! is void, and nothing but grouped entries carries such versions. So it goes on above its last commit. The version that
 //! was in flight is made again, after the scrub has erased what it left: until then it is dead. The limit is raised to
 //! each version that is made, no further, so that after a stop between two versions nothing is void, and nothing has
@@ -31,7 +31,7 @@ use crate::shared::Shared;
 use crate::write::{Engine, Locked, PAUSE};
 use crate::{Change, Durability, Error, Event, Keyspace};
 
-/// Attempts to erase what a version left that was not committed.
+/// Attempts to erase what a version that was not committed has left.
 const ATTEMPTS: usize = 4;
 
 /// A store that follows another. See [`Store::replica`](crate::Store::replica).
@@ -96,7 +96,7 @@ impl Replica {
         apply(&self.handle, version, changes, durability)
     }
 
-    /// The other store was rolled back ([`Error::RolledBack`] says to which version): so is this one.
+    /// Rolls this store back, because the other one was rolled back ([`Error::RolledBack`] says to which version).
     ///
     /// A primary that was opened again knows of its earlier rollbacks only within which versions they were: then it can
     /// name an earlier version than it went back to, and what it gives out from there is refused
@@ -108,7 +108,7 @@ impl Replica {
         roll_back(&self.handle, version).map(drop)
     }
 
-    /// The store takes own writes from here on, and is a replica no longer. Durable when it returns.
+    /// Promotes the store: it is a replica no longer, and takes writes of its own. Durable when it returns.
     ///
     /// # Errors
     /// Those of a commit: it is a replica as before.
@@ -156,7 +156,7 @@ pub(crate) fn apply<C: Borrow<Change>>(
     engine.shared.make_version_durable(durability, version)
 }
 
-/// The writer's lock, for a version above the visible one of which nothing is left that was not committed.
+/// Takes the writer's lock, for a version above the visible one, once an uncommitted attempt at it has left nothing.
 fn lock_at(engine: &Engine, version: u64) -> Result<Locked<'_>, Error> {
     let mut writing = engine.lock_to_write()?;
     for _ in 0..ATTEMPTS {

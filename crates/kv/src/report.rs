@@ -1,4 +1,4 @@
-//! How a store is, as an operator asks: answered without the writer's lock.
+//! The report of a store's state, for operators. It is made without the writer's lock.
 
 use tembo_index::IndexKind;
 use tembo_pmem::{Counters, Domain, SyncPolicy};
@@ -7,12 +7,12 @@ use crate::Horizon;
 use crate::horizon::horizon;
 use crate::shared::Shared;
 
-/// How a store is.
+/// The state of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The index of every keyspace.
+    /// The kind of index that every keyspace has.
     pub index: IndexKind,
-    /// The persistence domain; of a store that is open to be read, the one in which it was last written.
+    /// The persistence domain. If the store is open to be read only, the one in which it was last written.
     pub domain: String,
     /// The medium only pretends to be persistent memory: what is durable outlives the program, but not a power failure.
     pub emulated: bool,
@@ -24,14 +24,14 @@ pub struct Report {
     pub visible: u64,
     /// Every version up to it is synced.
     pub durable: u64,
-    /// How long opening took below the store, in µs.
+    /// The time that opening took below the store, in µs.
     pub recovery_us: u64,
-    /// A marking or scrub after opening (or after a rollback) is still under way, or what was cleared waits to be
+    /// Whether a marking or a scrub after opening (or after a rollback) is still under way, or cleared trees wait to be
     /// given back.
     pub recovering: bool,
     /// Private copies of the pool's pages, in bytes (`logged` domain).
     pub private_bytes: u64,
-    /// What they may take, as things are, in bytes.
+    /// Bytes that they may take at this time.
     pub private_limit: u64,
     /// Memory that the directories of hash indexes take, in bytes.
     pub directory_bytes: u64,
@@ -46,10 +46,10 @@ pub struct Report {
     pub fdatasyncs: u64,
     /// Objects that wait for the versions that see them.
     pub retired: u64,
-    /// Nothing that was removed is left to be collected, but what a version that is held sees, and but the share of dead
-    /// entries below which no collection begins.
+    /// Whether no removed entry is left to be collected, except those that a held version sees, and the share
+    /// below which no collection begins.
     pub collected: bool,
-    /// What holds versions that are not visible any more.
+    /// What holds older versions than the visible one.
     pub horizon: Horizon,
     /// Collections of a keyspace of which much was removed that have come to their end since the open.
     pub collections: u64,
@@ -61,7 +61,7 @@ pub struct Report {
     pub flushed_lines: u64,
 }
 
-/// How the redo log is used; all zero where there is none.
+/// The use of the redo log. All fields are zero if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogReport {
     /// Bytes of it in use.

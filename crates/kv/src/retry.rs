@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::opened::Handle;
 use crate::{Durability, Error, Isolation, Transaction};
 
-/// After so many conflicts in a row a transaction is given up.
+/// Attempts after which a transaction that conflicts each time is given up.
 pub const ATTEMPTS_MAX: u32 = 64;
 
-/// The first attempts are made without a pause.
+/// How many attempts are made without a pause before them.
 const EAGER: u32 = 2;
 
 /// The longest pause is 2 to this power, in microseconds.

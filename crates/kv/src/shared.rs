@@ -15,7 +15,7 @@ use crate::trees::{Catalogue, PrivateTrees, Published, open_tree};
 use crate::version::{Names, Reading, Versions};
 use crate::{Access, Durability, Error, Keyspace};
 
-/// Versions between two looks at what has been given up.
+/// Number of versions after which the writer looks again for versions that were given up.
 pub(crate) const LOOK_STEP: u64 = 1000;
 
 /// The parts of a store that have locks of their own, or none.
@@ -45,8 +45,8 @@ impl Shared {
         self.forest.pool()
     }
 
-    /// Lets the other tenants of the pool end what they have begun: a sweep of all that one of them drives, perhaps by the
-    /// calls of a thread that does not come back before this one has ended.
+    /// Lets the other tenants of the pool end what they have begun. One of them may drive a sweep of all tenants by calls of
+    /// a thread that does not go on before this call has ended.
     ///
     /// # Errors
     /// Those of the pool.
@@ -72,7 +72,7 @@ impl Shared {
         self.catalogue.kind()
     }
 
-    /// A range of keys is asked for.
+    /// Checks that a range of keys can be read.
     ///
     /// # Errors
     /// [`Error::Unordered`] if keys have no order, and these are not all keys.
@@ -83,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// What takes an order of keys is asked for.
+    /// Checks that keys have an order, for a caller that needs one.
     ///
     /// # Errors
     /// [`Error::Unordered`] if there is none.
@@ -91,13 +91,13 @@ impl Shared {
         if self.kind().is_ordered() { Ok(()) } else { Err(Error::Unordered) }
     }
 
-    /// Makes what is visible as durable as was asked for.
+    /// Makes everything that is visible as durable as `durability` says.
     #[inline]
     pub(crate) fn make_durable(&self, asked: Durability) -> Result<(), Error> {
         if self.versions.needs_sync(asked) { self.versions.sync(self.region()) } else { Ok(()) }
     }
 
-    /// As `make_durable`, of a visible version: what was synced since need not be synced again.
+    /// As `make_durable`, for a visible version: if it was synced meanwhile, nothing is synced again.
     pub(crate) fn make_version_durable(
         &self,
         asked: Durability,
@@ -106,7 +106,7 @@ impl Shared {
         if version > self.versions.durable() { self.make_durable(asked) } else { Ok(()) }
     }
 
-    /// Whether a change of a key may be made, by the writer; `own`: in the name of this prepared transaction.
+    /// Checks for the writer whether a change of a key may be made. `own`: the prepared transaction whose change it is.
     ///
     /// # Errors
     /// [`Error::Conflict`]: another prepared one holds the key.
@@ -127,7 +127,7 @@ impl Shared {
         )
     }
 
-    /// Whether a key may be held against writers, by the writer.
+    /// Checks for the writer whether a key may be held against writers.
     ///
     /// # Errors
     /// [`Error::Conflict`]: a prepared transaction is to write it.
@@ -135,7 +135,7 @@ impl Shared {
         self.not_held(keyspace, Access::Read, self.held.holder((keyspace, key), Access::Read, None))
     }
 
-    /// As [`check_held`](Shared::check_held), of an access to every key of a range.
+    /// As [`check_held`](Shared::check_held), for an access to every key of a range.
     pub(crate) fn check_held_range(
         &self,
         keyspace: Keyspace,
@@ -162,14 +162,14 @@ impl Shared {
         Err(Error::Conflict { keyspace, key, access, version, held_by })
     }
 
-    /// A handle has given up a version: if it was an old one, the background looks what that gives back.
+    /// Notes that a handle has given up a version. If it was an old one, the background looks what can be given back.
     pub(crate) fn let_go(&self, version: u64) {
         if version + LOOK_STEP < self.versions.pins.visible() || self.tombstones.has_any() {
             self.wake.want();
         }
     }
 
-    /// Pins the visible version for one read, with the trees of it; `None`: that takes a snapshot.
+    /// Pins the visible version for one read, with its trees. `None`: the read needs a snapshot.
     #[inline(always)]
     pub(crate) fn begin_reading(&self) -> Option<Reading<'_>> {
         let mut reading = self.versions.pins.read_visible()?;
@@ -179,11 +179,11 @@ impl Shared {
         if !self.published.is_current(&reading.known) {
             self.published.renew(&mut reading.known);
         }
-        // Trees of a version that is not visible yet may be others.
+        // The published trees may be those of a version that is not visible yet.
         (reading.known.since <= reading.version).then_some(reading)
     }
 
-    /// Whether an entry of the key, if there is one in the view, is covered by no tombstone or was put later.
+    /// Whether the view's entry of the key, if there is one, is covered by no tombstone or was put later.
     #[inline]
     pub(crate) fn sees(&self, index: &Index, key: &[u8], view: View<'_>) -> Result<bool, Error> {
         if !self.tombstones.has_any() {
@@ -192,7 +192,7 @@ impl Shared {
         masked_has(&self.tombstones.load(), index, key, view)
     }
 
-    /// The value under a key in the visible version, copied; `None`: that takes a pin.
+    /// The value under a key in the visible version, copied. `None`: the read needs a pin.
     #[inline(always)]
     pub(crate) fn get_unpinned<'r>(
         &self,
@@ -201,7 +201,7 @@ impl Shared {
         room: &'r mut ValueRoom,
     ) -> Option<Option<Value<'r>>> {
         let (known, version) = self.versions.pins.peek_visible()?;
-        // In this order, behind the version: see `version/read_slots.rs`.
+        // These are read after the version, in this order: see `version/read_slots.rs`.
         let hides_entries = self.forest.has_dead() || self.tombstones.has_any();
         if hides_entries || !self.published.is_current(&known) || known.since > version {
             return None;
@@ -210,8 +210,8 @@ impl Shared {
         self.published.is_current(&known).then_some(value)
     }
 
-    /// The index of a tree. What an index knows of its tree beside media all readers of the tree share, as
-    /// long as it is some keyspace's.
+    /// The index of a tree. An index has volatile state of its tree, so all readers of a keyspace's tree share one
+    /// index.
     pub(crate) fn index_of(&self, entry: &KeyspaceEntry) -> Result<Arc<Index>, Error> {
         let current = self.published.load();
         let known = current.trees.iter().find(|known| known.cell == entry.cell.get());

@@ -9,8 +9,8 @@ use crate::tombstones::masked_has;
 use crate::write::{Engine, change_alone, change_in_slot};
 use crate::{Durability, Error, Keyspace};
 
-/// Applies a change; true if the key was there before. In a write slot, or else by the writer: with one fence,
-/// where the index can change the key in place, else with two.
+/// Applies a change, in a write slot if possible, else by the writer. Returns whether the key was there before. It takes one
+/// fence if the index can change the key in place, else two.
 ///
 /// Durability point: as `durability` says, capped by the region's sync policy.
 #[inline]

@@ -26,25 +26,25 @@ pub struct Snapshot {
     handle: Handle,
     version: u64,
     kind: PinKind,
-    /// The pin was given away.
+    /// Whether the pin was given away.
     is_given: bool,
     dead: Arc<DeadIntervals>,
     tombstones: TombstoneList,
-    /// The keyspaces there are now, and whether they are the same in this version.
+    /// The keyspaces as they are published, and the version since which they are.
     current: Current,
-    /// Else those of this version, found in the catalogue at their first use.
+    /// The keyspaces of this version, if they are others. They are read from the catalogue at their first use.
     older: OnceLock<Vec<(String, Index)>>,
 }
 
 impl Snapshot {
-    /// Of the visible version.
+    /// A snapshot of the visible version.
     pub(crate) fn of_visible(handle: &Handle, kind: PinKind) -> Snapshot {
         let versions = &handle.shared.versions;
         let _gate = versions.begin_snapshot();
         Snapshot::pinned(handle, versions.pins.pin_visible(kind), kind)
     }
 
-    /// Of a retained version.
+    /// A snapshot of a retained version.
     ///
     /// # Errors
     /// [`Error::NotRetained`].
@@ -69,7 +69,7 @@ impl Snapshot {
         &self.handle
     }
 
-    /// Leaves the pin of the version, which is returned, to the caller. Not to be read any more.
+    /// Gives the pin to the caller, and returns its version. The snapshot must not be read any more.
     pub(crate) fn give_pin(&mut self) -> u64 {
         self.is_given = true;
         self.version
@@ -170,7 +170,7 @@ impl Snapshot {
         Ok(self.clone().into_range(keyspace, &range))
     }
 
-    /// As [`range`](Snapshot::range), of a snapshot that is read for nothing else.
+    /// As [`range`](Snapshot::range), for a snapshot that is not used otherwise.
     pub(crate) fn into_range<K: AsRef<[u8]> + ?Sized>(
         self,
         keyspace: Keyspace,
@@ -202,9 +202,9 @@ impl Snapshot {
     }
 
     /// The keys of a range that differ between an earlier snapshot of the same store and this one, in order: put, or removed.
-    /// A key may be among them that was put with the value that it had. Nothing but these two versions need be retained.
+    /// These may include keys that were put with the same value. Only these two versions need be retained.
     ///
-    /// Of the NV-Tree it passes over leaves in which nothing is that new. Takes memory for the keys.
+    /// In an NV-Tree it passes over leaves in which nothing is that new. It takes memory for the keys.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]: this one has no such keyspace; [`Error::Unordered`], unless it is the range of all keys;
@@ -229,7 +229,7 @@ impl Snapshot {
             Err(Error::NoSuchKeyspace { .. }) => None,
             Err(error) => return Err(error),
         };
-        // The keyspace was made, or cleared, in between.
+        // The keyspace was made, or cleared, between the two versions.
         let mut keys = BTreeSet::new();
         let mut visit = |key: &[u8], _: Value<'_>| {
             keys.insert(key.to_vec());

@@ -30,7 +30,7 @@ use crate::{
 ///
 /// Any number of threads read ([`Store::get`], [`Store::snapshot`]) and write: single keys
 /// ([`Store::put`], [`Store::remove`]), over the NV-Tree beside each other; several keys together
-/// ([`Store::transaction`]); or one alone, which no other comes before ([`Store::exclusive`]).
+/// ([`Store::transaction`]); or as the one exclusive writer ([`Store::exclusive`]).
 ///
 /// A clone is another handle of the same store, and costs next to nothing. Snapshots, transactions and all that a
 /// store gives out own what they need; the store closes when the last of them is dropped.
@@ -42,7 +42,7 @@ pub struct Store {
     handle: Handle,
 }
 
-/// Whether nothing lies at the path.
+/// Whether the error says that nothing lies at the path.
 fn is_absent(error: &Error, path: &Path) -> bool {
     matches!(error, Error::Region(RegionError::Io { path: at, source, .. })
         if at == path && source.kind() == ErrorKind::NotFound)
@@ -55,7 +55,7 @@ pub struct CloseError {
 }
 
 impl CloseError {
-    /// The store, to be closed later; `None`: it is closed, with an error.
+    /// The store, which can be closed later. `None`: it is closed, with an error.
     pub fn into_store(self) -> Option<Store> {
         self.store
     }
@@ -124,7 +124,7 @@ impl Store {
     pub fn open_or_create(path: &Path, options: &Options) -> Result<Store, Error> {
         match Store::open(path, options) {
             Err(error) if is_absent(&error, path) => match Store::create(path, options) {
-                // Another process was first.
+                // Another process has made the store meanwhile.
                 Err(Error::Region(RegionError::Exists { .. })) => Store::open(path, options),
                 created => created,
             },
@@ -132,7 +132,7 @@ impl Store {
         }
     }
 
-    /// A store in memory, which ends with the process.
+    /// Makes a store in memory, which ends with the process.
     ///
     /// # Errors
     /// Those of the pool.
@@ -141,8 +141,8 @@ impl Store {
         Store::start(made?, options)
     }
 
-    /// Makes an empty store in a pool that has none. A part of creation: interrupted, it leaves a pool
-    /// that does not open as a store.
+    /// Makes an empty store in a pool that has none. This is a part of creation: if it is interrupted, the pool
+    /// does not open as a store.
     ///
     /// The pool is the space itself, [`pool::Pool`](tembo_pool::Pool), and not a [`Pool`](crate::Pool) of named stores.
     ///
@@ -160,8 +160,8 @@ impl Store {
         open::format(pool, open::MAIN, (options.index_kind(), options.records())).map(drop)
     }
 
-    /// The store in an open pool, or in one that other tenants share: then give it a clone of the pool's `Arc`. The pool is
-    /// as of [`format`](Store::format).
+    /// Opens the store in an open pool. If other tenants share the pool, give a clone of its `Arc`. The pool is as of
+    /// [`format`](Store::format).
     ///
     /// # Errors
     /// As of [`Store::open`].
@@ -172,12 +172,12 @@ impl Store {
         Ok(Store { handle })
     }
 
-    /// A store that is open already.
+    /// The store of a handle that is open already.
     pub(crate) fn of(handle: Handle) -> Store {
         Store { handle }
     }
 
-    /// A clean stop: with a redo log, a checkpoint, so that the one file can be copied.
+    /// Stops the store cleanly. With a redo log this makes a checkpoint, so that the one file can be copied.
     /// Correctness never needs it: a store also closes when its last handle is dropped.
     ///
     /// # Errors
@@ -239,7 +239,8 @@ impl Store {
         self.handle.shared.kind().is_ordered()
     }
 
-    /// What is built on ranges of keys asks this when it opens a store, before it writes anything.
+    /// Checks that keys have an order. Code that is built on ranges of keys calls this when it opens a store, before it writes
+    /// anything.
     ///
     /// # Errors
     /// [`Error::Unordered`], unless the store [has an order](Store::is_ordered).
@@ -255,9 +256,9 @@ impl Store {
         Ok(Transaction::begin(&self.handle, isolation))
     }
 
-    /// Runs `work` in a transaction and commits it; after a [`Error::Conflict`] of either, again, in a
-    /// transaction of its own, with pauses that double up to 8 ms. `work` may run several times, and
-    /// nothing of an attempt that was given up remains.
+    /// Runs `work` in a transaction and commits it. After an [`Error::Conflict`] of either it tries again in another
+    /// transaction, with pauses that double up to 8 ms. So `work` may run several times; nothing of an attempt that was given
+    /// up remains.
     ///
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
@@ -273,7 +274,7 @@ impl Store {
         retry::with_retry(&self.handle, isolation, durability, work)
     }
 
-    /// The exclusive writer; waits for the one before. Dropping it without a commit leaves nothing.
+    /// Begins the exclusive writer; waits for the one before. Dropping it without a commit leaves nothing.
     ///
     /// # Errors
     /// [`Error::WouldDeadlock`]: this thread has one already.
@@ -281,7 +282,7 @@ impl Store {
         Exclusive::begin(&self.handle)
     }
 
-    /// Everything that is visible now, for as long as the handle lives.
+    /// A snapshot of everything that is visible at this time, for as long as the handle lives.
     ///
     /// # Errors
     /// None at present. The `Result` is for what a later release may refuse.
@@ -418,8 +419,8 @@ impl Store {
         Ok(values)
     }
 
-    /// Calls `read` with the value under each key, in the order of the keys: all of one version, the visible one, which is held
-    /// until the last call has returned, as [`Store::get_with`] says. The keys are looked for together, sixteen
+    /// Calls `read` with the value under each key, in the order of the keys. All values are of one version, the visible one,
+    /// which is held until the last call has returned, as [`Store::get_with`] says. The keys are looked for together, sixteen
     /// at a time: see [`Snapshot::get_many`].
     ///
     /// # Errors
@@ -478,7 +479,7 @@ impl Store {
         Ok(snapshot.into_range(keyspace, &range))
     }
 
-    /// All that is visible is as durable as the policy promises.
+    /// Syncs: everything that is visible becomes as durable as the policy promises.
     ///
     /// # Errors
     /// [`Error::Poisoned`], for good; [`Error::NotDurable`]: call it again when the disk has room.
@@ -505,7 +506,7 @@ impl Store {
     pub fn save_snapshot(&self, name: &str) -> Result<u64, Error> {
         let shared = &self.handle.shared;
         shared.check_writable()?;
-        // A rollback takes away either the name or nothing.
+        // A rollback waits meanwhile, so that it finds either the name or no name.
         let gate = shared.versions.begin_snapshot();
         let version = shared.versions.pins.pin_visible(PinKind::Name);
         let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
@@ -545,10 +546,10 @@ impl Store {
         Ok(dropped.is_some())
     }
 
-    /// A name has given up its version.
+    /// Notes that a name has given up its version.
     fn give_up(&self, version: Option<u64>) {
         let Some(version) = version else { return };
-        // Else the next commit gives back what only the name kept.
+        // If the lock is not free, the next commit gives back what only the name kept.
         if let Some(mut writing) = self.handle.try_lock() {
             let (shared, ledger) = writing.parts();
             reclaim(shared, ledger);
@@ -562,8 +563,8 @@ impl Store {
     }
 
     /// Keeps a window of versions readable ([`Store::snapshot_at`]), and everything that happened in it
-    /// known ([`Store::changes`]). Of what happened before this call only what is retained by the window
-    /// of before can be kept. Returns the oldest version of the window.
+    /// known ([`Store::changes`]). Versions before this call can be kept only if the window before has retained them.
+    /// Returns the oldest version of the window.
     ///
     /// There is no clock here: to keep an hour, note now and then which version is visible,
     /// and give [`Retention::Since`] the one of an hour ago.
@@ -571,7 +572,7 @@ impl Store {
     /// Durability point: when it returns.
     ///
     /// # Errors
-    /// [`Error::NotRetained`] of [`Retention::Since`] a version that is not in the window of before;
+    /// [`Error::NotRetained`]: [`Retention::Since`] names a version that is not in the window before;
     /// [`Error::WouldDeadlock`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it is in force.
     pub fn retain(&self, retention: Retention) -> Result<u64, Error> {
         self.handle.shared.check_writable()?;
@@ -589,8 +590,8 @@ impl Store {
         WindowWords(&self.handle.shared.root).load().map_or_else(|_| Retention::Nothing, |(_, r)| r)
     }
 
-    /// Versions above the first, up to the second: some of them were rolled back, and a follower of
-    /// the changes that has gone into them has to go back or begin anew.
+    /// The versions above the first number, up to the second, some of which were rolled back. A follower of the changes that
+    /// has gone into them has to go back or begin anew.
     pub fn rolled_back(&self) -> Option<(u64, u64)> {
         self.handle.shared.versions.pins.with_past(|past, _| past.void())
     }
@@ -601,10 +602,9 @@ impl Store {
         pins.with_past(|past, visible| past.window().unwrap_or(visible))
     }
 
-    /// Everything that happens after a version, in the order of versions, as far as it is durable: of
-    /// [`Store::oldest`] and any later version, or one after which another follower follows the changes.
-    /// A follower that applies it to what the store was at `after` has what the store is at
-    /// [`Changes::position`].
+    /// Everything that happens after a version, in the order of versions, as far as it is durable. `after` is
+    /// [`Store::oldest`] or any later version, or one after which another follower follows the changes.
+    /// A follower that applies the changes to a copy of the store at `after` has the store at [`Changes::position`].
     ///
     /// # Errors
     /// [`Error::HistoryForgotten`], [`Error::RolledBack`].
@@ -612,9 +612,9 @@ impl Store {
         Changes::begin(&self.handle, after)
     }
 
-    /// Makes these changes at a version that is given: of another store, whose [`changes`](Store::changes) of that
-    /// version they are, in their order. What is visible at that version is the same in both from then on, if it was at
-    /// the version before. The versions up to it that no change was made at are skipped.
+    /// Makes these changes at a given version. They are the [`changes`](Store::changes) of that version in another store, in
+    /// their order. If both stores were the same at the version before, they are the same at that version. Versions in
+    /// between, at which no change was made, are skipped.
     ///
     /// All or nothing; in place, so any number of changes. They are drawn from the iterator under the writer's lock.
     /// [`Store::replica`] is for a store that does nothing else.
@@ -633,12 +633,12 @@ impl Store {
         replica::apply(&self.handle, version, changes, durability)
     }
 
-    /// Makes the store a replica: it refuses own writes ([`Error::IsReplica`]), and takes those of another store by
-    /// [`Replica::apply`], until [`Replica::promote`]. One that was is so after each open; call this then to go on.
+    /// Makes the store a replica: it refuses writes of its own ([`Error::IsReplica`]), and takes those of another store by
+    /// [`Replica::apply`], until [`Replica::promote`]. It stays a replica when it is opened again; call this then to go on.
     ///
-    /// A store that is to become a replica was just created, or is what the other store was at a version not below its own
-    /// visible one (a backup of it, restored). An empty store that was opened again goes on above the versions that were
-    /// granted to it, some 65,000, and refuses lower ones ([`Error::VersionTaken`]).
+    /// A store that is to become a replica was just created, or is a copy of the other store (a restored backup of it) whose
+    /// visible version is not above that of the backup. An empty store that was opened again goes on above the limit of
+    /// versions, some 65,000, and refuses lower ones ([`Error::VersionTaken`]).
     ///
     /// Durability point: with the first changes that are applied.
     ///
@@ -648,9 +648,9 @@ impl Store {
         Replica::begin(&self.handle)
     }
 
-    /// Takes back everything after a retained version, in O(1); synced when it returns. What is
-    /// void is scrubbed in the background. Named snapshots after it are dropped. What was prepared in that version and not decided
-    /// is prepared again; what was prepared later is dropped: the ids of those are returned.
+    /// Takes back everything after a retained version, in O(1); synced when it returns. Void entries are scrubbed in the
+    /// background. Named snapshots after that version are dropped. Transactions that were prepared in that version and not
+    /// decided are prepared again; those that were prepared later are dropped, and their ids are returned.
     ///
     /// # Errors
     /// [`Error::NotRetained`]; [`Error::VersionInUse`]: a later version is being read;
@@ -686,7 +686,7 @@ impl Store {
         prepared::commit(&self.handle, id, durability)
     }
 
-    /// Drops the transaction that was prepared under `id`: none of its writes was made, and it holds no keys any more.
+    /// Drops the transaction that was prepared under `id`. None of its writes is made, and it holds no keys any more.
     ///
     /// Durability point: when it returns.
     ///
@@ -696,13 +696,12 @@ impl Store {
         prepared::discard(&self.handle, id, Durability::Strict).map(drop)
     }
 
-    /// What holds the horizon back: what a version needs that is held is not given back.
+    /// What holds the horizon back. Space that a held version needs is not given back.
     pub fn horizon(&self) -> Horizon {
         horizon(&self.handle.shared)
     }
 
-    /// Makes the pool grow, if it can and has to, so that so many bytes of it are to spare. It holds nothing: others may
-    /// take them.
+    /// Makes the pool grow, if necessary, until so many bytes of it are free. It does not reserve them: others may take them.
     ///
     /// # Errors
     /// [`Error::Full`]: the pool may not grow so far, or the disk is full; [`Error::Poisoned`].
@@ -710,12 +709,12 @@ impl Store {
         Ok(self.handle.shared.pool().reserve(bytes, 0).map(drop)?)
     }
 
-    /// How the store is. Never waits for a writer.
+    /// The state of the store. Never waits for a writer.
     pub fn report(&self) -> Report {
         report(&self.handle.shared)
     }
 
-    /// How densely the chunks of the store's pool are used; `None` while recovery has still to find out. Looks at every chunk.
+    /// How densely the chunks of the store's pool are used. It looks at every chunk. `None`: recovery has still to find out.
     pub fn fragmentation(&self) -> Option<Fragmentation> {
         self.handle.shared.pool().fragmentation()
     }
@@ -734,7 +733,7 @@ impl Store {
         &self.handle.shared.tenant.name
     }
 
-    /// What the pool of the store holds, of whatever kind, the store too.
+    /// All tenants of the store's pool, of any kind, including the store.
     ///
     /// # Errors
     /// [`Error::Pool`] if the table of tenants is damaged.
@@ -758,7 +757,7 @@ impl Store {
         Ok(self.handle.shared.region().check_files()?)
     }
 
-    /// For parts of the crate that stand above it.
+    /// The handle, for modules of the crate above this one.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -768,8 +767,8 @@ impl Store {
         self.handle.shared.region().report().identity
     }
 
-    /// Some background work, at most `steps` small steps; by a thread that has time. A store with a
-    /// thread of its own recovers without it.
+    /// Does some background work, at most `steps` small steps, on the calling thread. A store with a background
+    /// thread recovers without it.
     ///
     /// # Errors
     /// [`Error::WouldDeadlock`]; damage.

@@ -1,4 +1,4 @@
-//! What changes add up to: keys added and removed, by keyspace, and which keys were removed lately.
+//! The tally of changes: keys added and removed, by keyspace, and which keys were removed lately.
 //!
 //! Every place that changes keys fills a [`Tally`]: a write slot, the changes of a commit, a single change
 //! under the writer's lock. The [directory](crate::trees::Directory) adds it up, in one function.
@@ -11,21 +11,21 @@ use tembo_index::Op;
 
 use crate::Keyspace;
 
-/// Removed keys that a tally names; of more it keeps the first.
+/// Most removed keys that a tally keeps. If there are more, it keeps the first ones.
 const NAMED_MAX: usize = removals::NOTED_MAX;
 
-/// What some changes add up to.
+/// The tally of some changes.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// By number of the keyspace, in order.
+    /// A sum for each keyspace, in the order of their numbers.
     sums: Vec<Sum>,
-    /// Where the last change was counted.
+    /// The index of the sum in which the last change was counted.
     last: usize,
     /// Hashes of keys that were removed, each with the version.
     removed: Vec<(u64, u64)>,
 }
 
-/// What the changes of one keyspace add up to.
+/// The sum of the changes of one keyspace.
 #[derive(Clone, Copy)]
 pub(crate) struct Sum {
     /// Number of the keyspace.
@@ -89,7 +89,7 @@ impl Tally {
         found.map_or(0, |at| self.sums[at].delta)
     }
 
-    /// Every key of the keyspace was removed at once: what was counted before does not count.
+    /// Notes that every key of the keyspace was removed at once: earlier changes of it do not count any more.
     pub(crate) fn clear(&mut self, keyspace: Keyspace) {
         self.sums.retain(|sum| sum.id != keyspace.id);
     }
@@ -98,18 +98,18 @@ impl Tally {
         TallyPoint { sums: self.sums.clone(), removed: self.removed.len() }
     }
 
-    /// What was counted after the point was not done.
+    /// Takes back what was counted after the point.
     pub(crate) fn go_back(&mut self, point: &TallyPoint) {
         self.sums.clone_from(&point.sums);
         self.removed.truncate(point.removed);
     }
 
-    /// The sums, which are taken out.
+    /// Takes the sums out.
     pub(crate) fn take_sums(&mut self) -> impl Iterator<Item = Sum> + '_ {
         self.sums.drain(..)
     }
 
-    /// The hashes of removed keys with their versions, which are taken out.
+    /// Takes the hashes of removed keys out, with their versions.
     pub(crate) fn take_removed(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.removed.drain(..)
     }

@@ -1,7 +1,7 @@
-//! The store as a tenant of its pool: what a sweep or a check that another one drives asks of it.
+//! The store as a tenant of its pool: the calls of a sweep or a check that another tenant drives.
 //!
-//! Marked on behalf of another, the store goes through the states of its own background: it is marked, then
-//! scrubbed, by its own background or by the driver, and done. Only the sweep is not its own.
+//! When it is marked on behalf of another tenant, the store goes through the states of its own background: Marking, then
+//! Scrubbing, by its own background or by the driver, then Done. Only the sweep belongs to the other tenant.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Tenant for Engine {
         loop {
             let was_owed = is_owed()?;
             let progress = step(self)?;
-            // What another tenant is at is not waited for: its sweep is this one's too.
+            // This does not wait for another tenant, whose sweep covers this store too.
             if progress == Progress::Idle || was_owed && is_owed()? {
                 return Ok(());
             }
@@ -78,7 +78,7 @@ impl Tenant for Engine {
     }
 }
 
-/// A store whose writer's lock is held.
+/// A store whose writer's lock this holds.
 struct Stopped<'s> {
     engine: &'s Engine,
     writing: Locked<'s>,
@@ -112,7 +112,7 @@ struct StoreMarking {
     marking: Marking,
     pending: Vec<Object>,
     found: Option<Found>,
-    /// The marking has not ended.
+    /// The life of the marking, until it has ended.
     life: Option<Arc<()>>,
 }
 

@@ -27,11 +27,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::Error;
 use crate::bounds::KEY_SIZE_MAX;
 
-/// Keys from one on, up to another one.
+/// The keys from one key on, below another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     pub(crate) from: Vec<u8>,
-    /// The first key that is not in it; `None`: there is no such key.
+    /// The first key behind the range. `None`: there is none.
     pub(crate) to: Option<Vec<u8>>,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct Tombstone {
     pub(crate) range: Arc<KeyRange>,
     /// The version that has removed it, and nothing else.
     pub(crate) version: u64,
-    /// The version in which the last covered entry was erased; `u64::MAX`: not yet.
+    /// The version in which the last covered entry was erased. `u64::MAX`: not all are erased.
     pub(crate) until: u64,
 }
 
-/// A list of tombstones that does not change. An empty one costs nothing.
+/// An immutable list of tombstones. An empty one needs no memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TombstoneList(Option<Arc<[Tombstone]>>);
 
@@ -76,7 +76,7 @@ fn successor(key: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl KeyRange {
-    /// `None`: no key lies between the bounds.
+    /// The range between two bounds. `None`: no key lies between them.
     pub(crate) fn new(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<KeyRange> {
         let from = match from {
             Bound::Included(key) => key.to_vec(),
@@ -92,7 +92,7 @@ impl KeyRange {
         has_keys.then_some(KeyRange { from, to })
     }
 
-    /// As `new`, of keys that are not too long.
+    /// As `new`, with a check that the keys are not too long.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`].
@@ -130,7 +130,7 @@ impl Tombstone {
         self.cell == cell && self.version <= version && version < self.until
     }
 
-    /// Covered entries have not been erased.
+    /// Whether some covered entries have not been erased.
     pub(crate) fn is_pending(&self) -> bool {
         self.until == u64::MAX
     }
@@ -146,15 +146,15 @@ impl Deref for TombstoneList {
 }
 
 impl Tombstones {
-    /// Of a store that was opened.
+    /// The tombstones of a store that was opened.
     pub(crate) fn new(list: Vec<Tombstone>) -> Tombstones {
         let tombstones = Tombstones::default();
         tombstones.change(|now| *now = list);
         tombstones
     }
 
-    /// Whether there are any. A reader pins its version, then asks: a tombstone is there before its version is
-    /// visible, and goes when no version that needs it can be read.
+    /// Whether there are any. A reader pins its version first: a tombstone is in the list before its version is
+    /// visible, and leaves it when no version that needs it can be read.
     #[inline]
     pub(crate) fn has_any(&self) -> bool {
         self.has_any.load(Ordering::SeqCst)
@@ -165,7 +165,7 @@ impl Tombstones {
         self.has_pending.load(Ordering::SeqCst)
     }
 
-    /// Those of now. A reader has pinned its version before, as for [`has_any`](Tombstones::has_any).
+    /// The list at this time. A reader pins its version first, as for [`has_any`](Tombstones::has_any).
     #[inline]
     pub(crate) fn load(&self) -> TombstoneList {
         if self.has_any() { self.load_some() } else { TombstoneList::default() }
@@ -177,7 +177,7 @@ impl Tombstones {
         TombstoneList(Some(list))
     }
 
-    /// Changes the list. By the writer.
+    /// Changes the list. Only the writer calls this.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Tombstone>)) {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = list.to_vec();

@@ -43,10 +43,10 @@ use crate::read_set::ReadSet;
 use crate::tombstones::KeyRange;
 use crate::version::PinKind;
 use crate::{Durability, Error, Keyspace, Snapshot};
-/// Which other transactions a transaction may be affected by.
+/// How far a transaction is isolated from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// It sees one version, and of two that write a key at the same time one fails. Two that read what
+    /// A transaction sees one version, and of two that write a key at the same time one fails. Two that each read what
     /// the other writes may both commit (write skew).
     #[default]
     Snapshot,
@@ -68,9 +68,9 @@ struct Saved {
 }
 
 enum SavedPlace {
-    /// In the write set, behind so many writes.
+    /// In memory: the number of writes before it.
     Memory(usize),
-    /// Among the writes in the pool.
+    /// In the pool: a point among the writes there.
     Spilled(SpilledPoint),
 }
 
@@ -85,11 +85,11 @@ pub struct Transaction {
     snapshot: Snapshot,
     writes: WriteSet,
     isolation: Isolation,
-    /// What no other may change before the commit: all that it has read, if it is serialisable.
+    /// Keys and ranges that no other may change before the commit. If it is serialisable, these are all that it has read.
     reads: ReadSet,
     saved: Vec<Saved>,
     savepoints: u64,
-    /// It has removed a range, and cannot be prepared.
+    /// Whether it has removed a range, so that it cannot be prepared.
     has_removed_range: bool,
 }
 
@@ -160,7 +160,7 @@ impl Transaction {
         Ok(values)
     }
 
-    /// As [`get`](Transaction::get), calls `with` with the value.
+    /// As [`get`](Transaction::get), but calls `with` with the value.
     pub(crate) fn get_with(
         &mut self,
         keyspace: Keyspace,
@@ -174,7 +174,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// What its snapshot has under a key that it has not written.
+    /// The value in its snapshot, of a key that it has not written.
     fn read(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         if self.isolation == Isolation::Serialisable {
             self.reads.key(keyspace, key);
@@ -182,12 +182,12 @@ impl Transaction {
         self.snapshot.get(keyspace, key)
     }
 
-    /// The commit fails if another changes the key before, whatever the isolation.
+    /// Notes a key, whatever the isolation: the commit fails if another transaction changes it before.
     pub(crate) fn note_key(&mut self, keyspace: Keyspace, key: &[u8]) {
         self.reads.key(keyspace, key);
     }
 
-    /// What takes an order of keys is asked for.
+    /// Checks that keys have an order, for a caller that needs one.
     ///
     /// # Errors
     /// [`Error::Unordered`].
@@ -195,7 +195,7 @@ impl Transaction {
         self.handle().shared.check_order()
     }
 
-    /// The commit fails if another changes a key of the range before, whatever the isolation.
+    /// Notes a range, whatever the isolation: the commit fails if another transaction changes a key of it before.
     ///
     /// # Errors
     /// [`Error::Unordered`].
@@ -212,7 +212,7 @@ impl Transaction {
     /// The keys and values of a range, in order, from either end, the transaction's own writes included. Of
     /// everything: `range::<[u8]>(keyspace, ..)`.
     ///
-    /// A serialisable transaction has read what was fetched: up to some hundred entries more than were taken.
+    /// For a serialisable transaction all fetched entries count as read: up to some hundred more than were taken.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; [`Error::Unordered`]; damage.
@@ -319,7 +319,7 @@ impl Transaction {
         }
     }
 
-    /// Where it is.
+    /// The current point, to which [`rollback_to`](Transaction::rollback_to) can come back.
     pub fn savepoint(&mut self) -> Savepoint {
         let place = match &self.spilled {
             Some(spilled) if self.writes.is_empty() => SavedPlace::Spilled(spilled.point()),
@@ -405,7 +405,7 @@ impl Transaction {
         prepare(self.handle(), id, self.version(), (writes, reads))
     }
 
-    /// All that it has written, in memory.
+    /// Takes everything that it has written, in memory.
     fn take_writes(&mut self) -> Result<WriteSet, Error> {
         let writes = std::mem::take(&mut self.writes);
         let Some(spilled) = self.spilled.take() else { return Ok(writes) };
@@ -425,8 +425,8 @@ impl Transaction {
         Ok(all)
     }
 
-    /// Commits these together, in this order, each all or nothing: two fences and one sync for all that
-    /// fit into memory. After a crash all of those are there or none.
+    /// Commits these together, in this order, each all or nothing: two fences and one sync for all of them that
+    /// fit into memory. After a crash all of these are there or none.
     ///
     /// One that has outgrown memory cannot share a commit: it is committed by itself, before the others.
     ///
@@ -446,7 +446,7 @@ impl Transaction {
         done.into_iter().filter_map(|done| done.or_else(|| committed.next())).collect()
     }
 
-    /// What has to be validated.
+    /// Takes the reads that have to be validated.
     fn take_reads(&mut self) -> Option<ReadSet> {
         let is_serialisable = self.isolation == Isolation::Serialisable;
         (is_serialisable || !self.reads.is_empty()).then(|| std::mem::take(&mut self.reads))

@@ -1,4 +1,4 @@
-//! Time: a window of versions stays readable, and everything that happened in it is told, against a map
+//! Time: a window of versions stays readable, and everything that happened in it is reported, compared with a map
 //! for every version.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

@@ -55,7 +55,7 @@ fn large() -> (u64, u64) {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut asked, mut there) = (0, 0);
     let mut rest = smaps.as_str();
-    // The flags are what is told last of each mapping.
+    // The flags are the last line about each mapping.
     while let Some((mapping, after)) = rest.split_once("VmFlags:") {
         let (flags, next) = after.split_once('\n').unwrap_or((after, ""));
         if flags.split_whitespace().any(|flag| flag == "hg") {

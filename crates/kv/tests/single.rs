@@ -23,7 +23,7 @@ fn store(index: IndexKind) -> (Store, Keyspace) {
     (store, space)
 }
 
-/// Tells the readers that the writer has ended, be it by a panic.
+/// Notifies the readers that the writer has ended, be it by a panic.
 struct Ends<'d>(&'d AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -262,7 +262,7 @@ fn a_writer_that_has_only_read_and_commits_strictly_has_read_what_is_durable() {
         let version = reader.commit(durability).unwrap();
         assert_eq!((store.visible(), store.durable() >= version), (version, is_durable));
     }
-    // Nor is something told to be gone of which the removal can be lost.
+    // Nor does a reader see as absent a key whose removal can be lost.
     assert!(store.remove(space, b"key", Durability::Buffered).unwrap());
     assert!(store.durable() < store.visible());
     assert!(!store.remove(space, b"key", Durability::Strict).unwrap());

@@ -22,7 +22,7 @@ fn key(i: u32) -> [u8; 4] {
     i.to_be_bytes()
 }
 
-/// Values that tell the stores apart.
+/// Values that distinguish the stores.
 fn value(mark: u8, i: u32) -> Vec<u8> {
     vec![mark; 20 + i as usize % 300]
 }

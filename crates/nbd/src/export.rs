@@ -121,7 +121,7 @@ impl From<Error> for Errno {
 }
 
 impl Export {
-    /// What it can do, as clients are told.
+    /// What it can do, as clients see it.
     pub(crate) fn flags(&self) -> u16 {
         let all = can::HAS_FLAGS | can::FLUSH | can::FUA | can::DF | can::MULTI_CONN;
         match self.shown {

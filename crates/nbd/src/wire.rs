@@ -102,7 +102,7 @@ impl Errno {
 /// Bytes of a request before what it writes.
 pub(crate) const REQUEST_SIZE: usize = 28;
 
-/// Most bytes of one READ or WRITE, as clients are told.
+/// Most bytes of one READ or WRITE, as the server announces it to clients.
 pub(crate) const PAYLOAD_MAX: u32 = 32 << 20;
 
 /// A request, without what it writes.

@@ -316,7 +316,7 @@ fn an_opening_that_is_refused_changes_nothing() {
         assert!(matches!(refused, Err(Error::NotAPool { .. })));
         assert!(contents(&after) == before);
     }
-    // No room for a larger log: the draft of one does not stay.
+    // No room for a larger log: the unfinished file of one does not stay.
     let after = killed(&disk);
     after.fail(Fault::once(Failure::Full, "log.allocate", 1));
     let larger = RegionOptions { log_size: 1 << 20, ..options(&after, SyncPolicy::Always) };

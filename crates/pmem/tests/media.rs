@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_pmem::{Disk, DiskFile, Domain, DomainRequest, Error, OsDisk, Region, RegionOptions};
 
-/// The system's files, on a machine that boots when told to.
+/// The system's files, on a machine that boots when the test asks for it.
 #[derive(Default)]
 struct Machine {
     boots: AtomicU64,

@@ -1,4 +1,4 @@
-//! A system that gives no large pages. By itself: all of the process is told so.
+//! A system that gives no large pages. This test is a program of its own, for the refusal holds for the whole process.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

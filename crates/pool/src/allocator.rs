@@ -14,7 +14,7 @@ use crate::object::GRANULE;
 use crate::relief::reserved_chunks;
 use crate::runs::Runs;
 
-/// Runs of free chunks that are looked at for blocks to give back while the allocator is locked.
+/// Runs of free chunks at which one search for blocks to give back looks while it holds the allocator's lock.
 const LOOK: usize = 1024;
 
 /// Bytes in a page of the machine.
@@ -29,12 +29,12 @@ pub(crate) enum Lack {
     Size(u32),
 }
 
-/// Whether space below the limit is known.
+/// How far the space below the limit is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Knowledge {
-    /// There is no limit: all is known.
+    /// There is no limit: all space is known.
     Whole,
-    /// A sweep must still find out.
+    /// A sweep is due, which has to find out.
     Owed,
     /// A sweep is finding out.
     Sweeping,
@@ -60,16 +60,16 @@ pub(crate) struct Allocator {
     pub(crate) is_compacting: bool,
     /// Pages come from a disk one by one: chunks are [gathered](crate::class_lists).
     pub(crate) gathers: bool,
-    /// Tells of free space whether it may be overwritten at once.
+    /// Says whether free space may be overwritten at once.
     pub(crate) frees: Frees,
-    /// Behind the chunk that was last taken for objects that fill pages.
+    /// The chunk behind the one that was last taken for objects that fill pages.
     behind: u32,
-    /// Freed below the limit.
+    /// Objects that were freed below the limit.
     pub(crate) freed: Vec<Object>,
     pub(crate) objects: u64,
     /// Bytes that the objects take.
     pub(crate) bytes: u64,
-    /// The class that was given another chunk last, until that is looked at.
+    /// The class that got another chunk last, until a caller takes note of that.
     pub(crate) renewed: Option<u8>,
 }
 
@@ -124,14 +124,14 @@ impl Allocator {
         self.take_slot(current, class, size).ok_or(Lack::Frontier(self.frontier))
     }
 
-    /// Takes an object of a class if the class has a slot at hand: in the chunk from which it took the last one or, where a
-    /// chunk is as good as another, in the next one that has room.
+    /// Takes an object of a class if the class has a slot at hand: in the chunk from which it took the last object or, where
+    /// the choice of a chunk does not matter, in the next one that has room.
     #[inline]
     pub(crate) fn take_at_hand(&mut self, class: u8) -> Option<Object> {
         let size = size_of_class(class);
         let current = self.classes[usize::from(class)].current;
         if current == NONE {
-            // Objects of the class share no chunks, or it has none that was chosen: `take` chooses one.
+            // Objects of the class share no chunks, or the class has no current chunk: `take` chooses one.
             return None;
         }
         self.take_slot(current, class, size).or_else(|| self.take_listed(class, size))
@@ -141,7 +141,7 @@ impl Allocator {
     #[inline(never)]
     fn take_listed(&mut self, class: u8, size: u64) -> Option<Object> {
         if self.frees.is_logged() {
-            // There a chunk is chosen, and asked for.
+            // Chunks are gathered: `take` chooses one, and has its slots prefetched.
             return None;
         }
         let lists = &mut self.classes[usize::from(class)];
@@ -192,8 +192,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Free slots that the next `count` objects of the class will take, each with its size, as far as no call has named them
-    /// before.
+    /// Free slots that the next `count` objects of the class will take, each with its size, except those that a call has
+    /// named before.
     pub(crate) fn next_slots(&mut self, class: u8, count: usize) -> Vec<(u64, u64)> {
         let size = size_of_class(class);
         let chunks = self.classes[usize::from(class)].fill_queue(&mut self.chunks, count);
@@ -219,8 +219,8 @@ impl Allocator {
         Ok(Object::new(self.layout.start(start), class))
     }
 
-    /// Takes a chunk of which all that is free can be written to once: of the class, else an empty one, the one behind the last if
-    /// that will do, else one that was never used. `None`: none of these is there; not for that does the pool grow.
+    /// Takes a chunk all of whose free space may be overwritten at once: a chunk of the class, else an empty one, preferably
+    /// the one behind the last, else one that was never used. `None`: there is none. The pool does not grow for this.
     fn take_settled(&mut self, class: u8) -> Result<Option<u32>, Lack> {
         let (layout, frees) = (self.layout, &self.frees);
         let is_settled = |chunk| frees.is_settled(layout.start(chunk), layout.chunk_size());
@@ -285,7 +285,7 @@ impl Allocator {
         Err(if needed <= self.end { Lack::Frontier(needed) } else { Lack::Size(needed) })
     }
 
-    /// Returns the empty current chunks of all classes; whether there were any.
+    /// Gives back the empty current chunks of all classes. Returns whether there were any.
     pub(crate) fn trim(&mut self) -> bool {
         let mut any = false;
         for class in 0..self.classes.len() {
@@ -299,7 +299,7 @@ impl Allocator {
         any
     }
 
-    /// Gives an object back. One below the limit waits for the sweep to finish.
+    /// Gives an object back. An object below the limit waits for the sweep to finish.
     #[inline]
     pub(crate) fn give(&mut self, object: Object) {
         let index = self.layout.chunk_of(object.offset());
@@ -368,13 +368,13 @@ impl Allocator {
 }
 
 impl Allocator {
-    /// Chunks that no object is in and that the calling thread may take, empty current ones excepted.
+    /// Chunks without objects that the calling thread may take, without empty current chunks.
     pub(crate) fn spare_chunks(&self) -> u64 {
         let spare = self.runs.total() + u64::from(self.end - self.top());
         spare.saturating_sub(reserved_chunks(self.end).into())
     }
 
-    /// Bytes known to be free that the calling thread may take, in chunks that have objects too.
+    /// Bytes known to be free that the calling thread may take, including those in chunks with objects.
     pub(crate) fn free_bytes(&self) -> u64 {
         let known = self.layout.start(self.end - self.limit.max(self.layout.first()));
         (known - self.bytes).saturating_sub(self.layout.start(reserved_chunks(self.end)))
@@ -382,13 +382,13 @@ impl Allocator {
 }
 
 impl Allocator {
-    /// Takes no more from chunks that objects are in, until one of them is freed.
+    /// From here on takes nothing from chunks with objects, until one of these objects is freed.
     pub(crate) fn set_aside(&mut self) {
         self.trim();
         self.classes.iter_mut().for_each(|class| class.clear(&mut self.chunks));
     }
 
-    /// Sets all that is known aside: a sweep will find it out again.
+    /// Forgets all known free space: a sweep will find it again.
     pub(crate) fn forget(&mut self) {
         self.limit = self.top();
         self.classes.iter_mut().for_each(|class| class.clear(&mut self.chunks));
@@ -397,7 +397,7 @@ impl Allocator {
     }
 
     /// Takes over what a sweep has learnt of the chunks from `lower` to the limit, which falls to
-    /// `lower`. From the top down: so a body is known before its head can be freed.
+    /// `lower`. The caller goes from the top down, so that a body is known before its head can be freed.
     pub(crate) fn remember(&mut self, lower: u32, learnt: Vec<Chunk>) {
         let granules = self.layout.granules();
         self.limit = lower;
@@ -499,7 +499,7 @@ impl Allocator {
         self.holes.is_busy = true;
     }
 
-    /// Chunks that were taken out come back, as holes or as they were; whether a sweep waits for that.
+    /// Puts chunks that were taken out back, as holes or as they were. Returns whether a sweep waits for that.
     pub(crate) fn put_spare(&mut self, start: u32, count: u32, is_hole: bool) -> bool {
         self.holes.is_busy = false;
         if is_hole {

@@ -9,7 +9,7 @@ use crate::marks::{Mark, Marks};
 use crate::shared::Shared;
 use crate::{Error, Marker, Object};
 
-/// Counts reachable objects. Meaningful while no thread allocates or frees.
+/// Counts reachable objects. The result is meaningful if no thread allocates or frees meanwhile.
 #[must_use]
 pub struct Census {
     shared: Arc<Shared>,
@@ -17,7 +17,7 @@ pub struct Census {
     total: u64,
 }
 
-/// Where every byte of a region is.
+/// The uses of all bytes of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Bytes in the region.
@@ -45,7 +45,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Bytes of which it is known where they are: `total`, unless space is counted twice or not at all.
+    /// The sum of all uses. It is `total`, unless space is counted twice or not at all.
     pub fn accounted_bytes(&self) -> u64 {
         self.metadata_bytes + self.object_bytes + self.free_bytes + self.above_frontier_bytes
     }
@@ -57,7 +57,7 @@ impl Census {
         Census { shared, marks, total }
     }
 
-    /// Says that an object is reachable; `true` if it was not marked before.
+    /// Notes that an object is reachable. Returns `true` if it was not marked before.
     ///
     /// # Errors
     /// As [`Sweep::mark`](crate::Sweep::mark).

@@ -1,24 +1,24 @@
-//! A chunk: what the volatile side knows of it.
+//! The volatile state of a chunk.
 
 use crate::geometry::Layout;
 use crate::object::GRANULE;
 
-/// No chunk, or not in a list.
+/// The number that stands for no chunk, or for no place in a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a chunk is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// In a free run.
+    /// It is in a free run.
     #[default]
     Free,
-    /// Below the limit of a sweep that has not finished.
+    /// It lies below the limit of a sweep that has not finished.
     Unknown,
-    /// Objects of one class.
+    /// It holds objects of one class.
     Shared,
-    /// The first chunk of an object of one or more whole chunks.
+    /// It is the first chunk of an object of one or more whole chunks.
     Head,
-    /// A further chunk of such an object.
+    /// It is a further chunk of such an object.
     Body,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Chunk {
     pub(crate) listed: u32,
     pub(crate) class: u8,
     pub(crate) usage: Use,
-    /// Its free slots were asked for: it is the current chunk of its class, or in the queue of the next ones.
+    /// Whether its free slots were prefetched: it is the current chunk of its class, or in the queue of the next ones.
     pub(crate) is_asked: bool,
-    /// It is listed among those that have little room.
+    /// Whether it is listed among the thin chunks.
     pub(crate) is_thin: bool,
-    /// Its objects are to be moved elsewhere: nothing is taken from it.
+    /// Whether its objects are to be moved elsewhere: nothing is taken from it.
     pub(crate) is_leaving: bool,
 }
 
@@ -48,7 +48,7 @@ impl Chunk {
         Chunk { listed: NONE, usage, ..Chunk::default() }
     }
 
-    /// Takes a slot of `step` granules; returns its granule.
+    /// Takes a slot of `step` granules. Returns its first granule.
     #[inline]
     pub(crate) fn take(&mut self, step: u32, granules: u32) -> Option<u32> {
         let granule = match self.free.pop() {
@@ -63,7 +63,7 @@ impl Chunk {
         Some(granule)
     }
 
-    /// Gives a slot back; `false` if it cannot have been taken.
+    /// Gives a slot back. Returns `false` if it cannot have been taken.
     #[inline]
     pub(crate) fn give(&mut self, granule: u32) -> bool {
         debug_assert!(!self.free.contains(&(granule as u16)), "freed twice");
@@ -75,7 +75,7 @@ impl Chunk {
         true
     }
 
-    /// Which slots hold objects: for slots of `size` bytes.
+    /// Which slots hold objects, in a chunk with slots of `size` bytes.
     pub(crate) fn occupied(&self, layout: Layout, size: u64) -> Vec<bool> {
         let step = (size / GRANULE) as u32;
         let handed_out = (self.bump / step) as usize;

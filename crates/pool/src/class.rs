@@ -7,7 +7,7 @@
 /// The greatest class code.
 pub(crate) const CLASS_LAST: u8 = 95;
 
-/// Codes up to this one step by 64 bytes; above it four to a doubling.
+/// Codes up to this one rise by 64 bytes each. Above it there are four to a doubling.
 const LINEAR_LAST: u8 = 11;
 
 /// The size of the largest object, in bytes.

@@ -1,7 +1,7 @@
 //! The chunks of one class that have room, and the order in which they are taken.
 //!
 //! Where pages come from a disk one by one, the pages of a chunk are read before a slot of it is stored to, and written by the
-//! next checkpoint, and both cost about the same for one slot and for all. So there a chunk is *thin* until a
+//! next checkpoint, and both cost about the same for one slot and for all slots. So there a chunk is *thin* until a
 //! quarter of it is free, and a thin chunk is taken only when the pool has no other space. Live objects then fill at least
 //! three quarters of the chunks of their class but for a few chunks. The chunks to be taken next stand in a queue: their free
 //! slots are asked for when they come into it, some time before they are used.
@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 
 use crate::chunk::{Chunk, NONE};
 
-/// A chunk of which less than one part in this many is free is thin.
+/// A chunk is thin if less than one part in so many of it is free.
 const SHARE: u32 = 4;
 
-/// Slots in the queue, at least: what a disk reads side by side.
+/// Least number of slots in the queue: as many as a disk reads side by side.
 pub(crate) const SLOTS_ASKED: usize = 32;
 
-/// Chunks that are looked at for one that is wanted.
+/// Chunks at which a search for a wanted one looks.
 const LOOK: usize = 64;
 
 /// The chunks of a class that have room.
@@ -26,22 +26,22 @@ pub(crate) struct ClassLists {
     pub(crate) current: u32,
     /// Other chunks that have room.
     partial: Vec<u32>,
-    /// Chunks that have little.
+    /// Thin chunks.
     thin: Vec<u32>,
-    /// Where in `partial` the next chunk is looked for that is wanted.
+    /// The place in `partial` from which the next wanted chunk is looked for.
     hand: usize,
-    /// What will be the current chunk next; of each, the free slots were asked for.
+    /// The queue of the next current chunks. The free slots of each were prefetched.
     next: VecDeque<u32>,
 }
 
 impl ClassLists {
-    /// Of a class without chunks.
+    /// The lists of a class without chunks.
     pub(crate) fn new() -> ClassLists {
         let (current, partial, thin) = (NONE, Vec::new(), Vec::new());
         ClassLists { current, partial, thin, hand: 0, next: VecDeque::new() }
     }
 
-    /// Puts a chunk that has room, and is in no list, among the others.
+    /// Adds a chunk that has room and is in no list.
     pub(crate) fn add(&mut self, chunk: &mut Chunk, index: u32, is_thin: bool) {
         let list = if is_thin { &mut self.thin } else { &mut self.partial };
         chunk.listed = list.len() as u32;
@@ -61,14 +61,14 @@ impl ClassLists {
         }
     }
 
-    /// The chunk to be taken next, unless only thin ones are left; it is in no list any more.
+    /// Takes the next chunk out of its list. `None`: only thin ones are left.
     pub(crate) fn take(&mut self, chunks: &mut [Chunk]) -> Option<u32> {
         let index = self.next.pop_front().or_else(|| self.partial.pop())?;
         chunks[index as usize].listed = NONE;
         Some(index)
     }
 
-    /// A chunk that is `wanted`, of some that are looked at, each time others; it is in no list any more.
+    /// Takes a chunk that is `wanted` out of its list. Looks only at some chunks, each time at others.
     pub(crate) fn take_wanted(
         &mut self,
         chunks: &mut [Chunk],
@@ -83,7 +83,7 @@ impl ClassLists {
         Some(index)
     }
 
-    /// A thin chunk, for want of another.
+    /// Takes a thin chunk out of its list.
     pub(crate) fn take_thin(&mut self, chunks: &mut [Chunk]) -> Option<u32> {
         let index = self.thin.pop()?;
         let chunk = &mut chunks[index as usize];
@@ -91,8 +91,8 @@ impl ClassLists {
         Some(index)
     }
 
-    /// Fills the queue with chunks of at least so many slots. The chunks whose free slots are to be asked for: those that came
-    /// into it, and the current one if it was not there.
+    /// Fills the queue with chunks of at least so many slots. Returns the chunks whose free slots are to be prefetched: those
+    /// that were added, and the current one if it was not in the queue before.
     pub(crate) fn fill_queue(&mut self, chunks: &mut [Chunk], slots: usize) -> Vec<u32> {
         let mut asked = Vec::new();
         let mut ask = |chunk: &mut Chunk, index: u32| {
@@ -117,7 +117,7 @@ impl ClassLists {
         asked
     }
 
-    /// Forgets all chunks, which are in no list from then on.
+    /// Removes all chunks from the lists.
     pub(crate) fn clear(&mut self, chunks: &mut [Chunk]) {
         let current = std::mem::replace(&mut self.current, NONE);
         let listed = self.partial.drain(..).chain(self.thin.drain(..)).chain(self.next.drain(..));

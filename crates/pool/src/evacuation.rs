@@ -1,8 +1,8 @@
 //! Evacuation: chunks that few objects share become empty, because a tenant moves its objects elsewhere.
 //!
-//! The objects of the emptiest chunks of a class go to what is free in the others of it, as long as there is room. Live objects then
-//! fill at least four fifths of the chunks of their class, but for one chunk, and for what cannot be moved. When no chunk
-//! is so sparse any more, those leave that lie behind the place where all would end.
+//! The objects of the emptiest chunks of a class move to free slots in its other chunks, as long as there is room. Live objects
+//! then fill at least four fifths of the chunks of their class, except one chunk and objects that cannot be moved. When no
+//! chunk is so sparse any more, chunks are emptied that lie behind the place where the pool would end if it had no gaps.
 
 use crate::Object;
 use crate::allocator::{Allocator, Knowledge};
@@ -12,11 +12,11 @@ use crate::class_lists::is_thin;
 use crate::geometry::Layout;
 use crate::object::GRANULE;
 
-/// A chunk leaves if fewer of its slots than so many in five are taken.
+/// A chunk is emptied if fewer than so many in five of its slots are taken.
 const DENSE: u64 = 4;
 const OF: u64 = 5;
 
-/// Chunks are told apart by how full they are in so many grades; those of one by where they lie.
+/// Chunks are ordered by how full they are, in so many grades; chunks of one grade by where they lie.
 const GRADES: u64 = 16;
 
 /// Chunks whose objects are to be moved elsewhere: see [`Pool::begin_evacuation`](crate::Pool::begin_evacuation).
@@ -29,7 +29,7 @@ pub struct Evacuation {
 }
 
 impl Evacuation {
-    /// Whether an object lay in such a chunk when they were chosen. One that has become empty since is used again.
+    /// Whether an object lay in one of these chunks when they were chosen. A chunk that has become empty since is used again.
     #[inline]
     pub fn has(&self, object: Object) -> bool {
         let chunk = self.layout.chunk_of(object.offset());
@@ -37,15 +37,15 @@ impl Evacuation {
         word.is_some_and(|word| word >> (chunk % 64) & 1 == 1)
     }
 
-    /// How many there are.
+    /// How many chunks there are.
     pub fn chunks(&self) -> u64 {
         self.chunks.into()
     }
 }
 
 impl Allocator {
-    /// Chooses the chunks that leave: nothing is taken from them from here on, and what is taken comes from others that have
-    /// room, or from the lowest free ones. `None`: a sweep is owed or running.
+    /// Chooses the chunks that are to be emptied. From here on objects are taken from other chunks that have room, or from
+    /// the lowest free ones. `None`: a sweep is owed or running.
     pub(crate) fn begin_evacuation(&mut self) -> Option<Evacuation> {
         if self.knowledge != Knowledge::Whole {
             return None;
@@ -64,7 +64,7 @@ impl Allocator {
         Some(found)
     }
 
-    /// Chunks that have not become empty are like others again.
+    /// Ends an evacuation. Chosen chunks that have not become empty are used again.
     pub(crate) fn end_evacuation(&mut self) {
         self.is_compacting = false;
         self.set_aside();
@@ -72,7 +72,7 @@ impl Allocator {
         self.list_all();
     }
 
-    /// Puts all chunks that have room, and do not leave, among those of their class. None is in a list.
+    /// Adds all chunks that have room and are not to be emptied to the lists of their classes. No chunk is in a list before.
     fn list_all(&mut self) {
         let (granules, first) = (self.layout.granules(), self.layout.first());
         for index in first.max(self.limit)..self.top() {
@@ -99,7 +99,8 @@ impl Allocator {
         self.layout.slots(size_of_class(chunk.class)).into()
     }
 
-    /// The sparse chunks whose objects have room in others of their class: the emptiest, and of those the last. `None`: there are none.
+    /// The sparse chunks whose objects have room in others of their class: the emptiest ones first, and among equal ones the
+    /// last. `None`: there are none.
     fn sparse(&self) -> Option<Vec<u32>> {
         let mut room = vec![0; self.classes.len()];
         let mut sparse = Vec::new();
@@ -126,7 +127,7 @@ impl Allocator {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Chunks that lie behind the place where all would end, as many as there is room for before it. `None`: there are none.
+    /// Chunks behind the place where a pool without gaps would end, as many as have room before it. `None`: there are none.
     fn behind(&self) -> Option<Vec<u32>> {
         let mut objects = vec![0; self.classes.len()];
         for chunk in self.chunks.iter().filter(|chunk| chunk.usage == Use::Shared) {

@@ -35,7 +35,7 @@ pub const TENANT_NAME_SIZE_MAX: usize = 32;
 pub(crate) const FEATURES_MUST: u64 = 0;
 pub(crate) const FEATURES_READ_ONLY: u64 = 0;
 
-/// The fixed part: one line, written once, its first word last.
+/// The fixed part: one line, which is written once, with its first word last.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Label {
@@ -55,7 +55,7 @@ pub(crate) struct Label {
 }
 
 media! {
-    /// The superblock. What changes is a word; the three sealed ones (see [`seal`]) share a line.
+    /// The superblock. Everything that changes is a word; the three sealed ones (see [`seal`]) share a line.
     pub(crate) struct Superblock {
         pub(crate) label: [Word; 8],
         /// Sealed: how often the pool has been opened.
@@ -70,11 +70,11 @@ media! {
         pub(crate) features_must: Word,
         /// The same: feature bits that forbid writing when unknown.
         pub(crate) features_read_only: Word,
-        /// From version 2 on: the object of the pool's log, see [`seal_low`]; none until it is used.
+        /// From version 2 on: the object of the pool's log, see [`seal_low`]. It is none until the log is used.
         pub(crate) log: Word,
         pub(crate) reserved: Word,
         pub(crate) roots: [Word; ROOT_COUNT],
-        /// From version 2 on.
+        /// The table of tenants, from version 2 on.
         pub(crate) tenants: [TenantLine; TENANT_COUNT],
         pub(crate) reserved_tail: [Word; 224],
     }
@@ -83,9 +83,9 @@ media! {
 media! {
     /// A line of the table of tenants. It is used if its root, which is stored last, is not 0.
     pub(crate) struct TenantLine {
-        /// Up to eight bytes of ASCII, filled up with zeroes.
+        /// The kind: up to eight bytes of ASCII, filled up with zeroes.
         pub(crate) kind: Word,
-        /// UTF-8, filled up with zeroes.
+        /// The name in UTF-8, filled up with zeroes.
         pub(crate) name: [Word; TENANT_NAME_SIZE_MAX / 8],
         /// The version of the tenant's format, and in the upper half [`tenant_checksum`].
         pub(crate) version: Word,
@@ -132,7 +132,7 @@ const _: () = {
     assert!(std::mem::offset_of!(TenantLine, root) == 56);
 };
 
-/// Which sealed word a value belongs in.
+/// The sealed word to which a value belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sealed {
     Generation = 1,
@@ -143,14 +143,14 @@ pub(crate) enum Sealed {
     ReadOnly = 6,
 }
 
-/// Which word sealed by [`seal_low`] a value belongs in: the superblock's word of the log; the shape of the log; a
-/// tenant's features, from [`LOW_TENANT`] on; the state of a lane of the log, from [`LOW_LANE`] on.
+/// The number of a word sealed by [`seal_low`] to which a value belongs: the superblock's word of the log; the shape of the
+/// log; a tenant's features, from [`LOW_TENANT`] on; the state of a lane of the log, from [`LOW_LANE`] on.
 pub(crate) const LOW_LOG: u8 = 1;
 pub(crate) const LOW_SHAPE: u8 = 2;
 pub(crate) const LOW_TENANT: u8 = 0x40;
 pub(crate) const LOW_LANE: u8 = 0x80;
 
-/// The pool's log begins with this line, behind which its lanes stand. See `docs/formats/pool-log.md`.
+/// The magic at the begin of the pool's log. See `docs/formats/pool-log.md`.
 pub(crate) const LOG_MAGIC: u64 = u64::from_le_bytes(*b"TembPLg2");
 /// The magic of a log of earlier programs: its entries and what they name are checked by CRC-32C alone.
 pub(crate) const LOG_MAGIC_CRC32C: u64 = u64::from_le_bytes(*b"TembPLog");
@@ -158,7 +158,7 @@ pub(crate) const LOG_MAGIC_CRC32C: u64 = u64::from_le_bytes(*b"TembPLog");
 /// The first word of a lane, alone in its line: a number, and in the lowest bit whether the operation is committed.
 pub(crate) const LANE_COMMITTED: u64 = 1;
 
-/// What an entry of a lane is, in the lowest byte of its first word.
+/// The kind of an entry of a lane, in the lowest byte of its first word.
 pub(crate) const ENTRY_UNDO: u64 = 1;
 pub(crate) const ENTRY_REDO: u64 = 2;
 pub(crate) const ENTRY_INTENT: u64 = 3;
@@ -166,7 +166,7 @@ pub(crate) const ENTRY_SEAL: u64 = 4;
 pub(crate) const ENTRY_EXTENT: u64 = 5;
 pub(crate) const ENTRY_CONTENT: u64 = 6;
 
-/// Where an entry stands: its lane, the lane's number, and the checksum of the entry before.
+/// The place of an entry: its lane, the lane's number, and the checksum of the entry before.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryPlace {
     pub(crate) lane: usize,
@@ -191,7 +191,7 @@ pub(crate) fn entry_head(
 const LOW_BITS: u32 = 48;
 
 /// A word that certifies itself: the value in the lower half, in the upper half the CRC-32C of the
-/// field's number and the value, so that a changed word can be told before it is believed.
+/// field's number and the value, so that a changed word is recognised before it is believed.
 pub(crate) fn seal(field: Sealed, value: u32) -> u64 {
     let mut bytes = [field as u8, 0, 0, 0, 0];
     bytes[1..].copy_from_slice(&value.to_le_bytes());

@@ -11,11 +11,11 @@ pub struct Fragmentation {
     pub used_chunk_bytes: u64,
     /// Bytes of the objects in them.
     pub live_bytes: u64,
-    /// Bytes of chunks that hold none, below the end of what is used.
+    /// Bytes of chunks without objects, below the end of the used space.
     pub free_chunk_bytes: u64,
     /// Bytes of the longest free run of chunks, the free end of the pool included.
     pub longest_free_bytes: u64,
-    /// Objects of one size that share chunks, by size; sizes of which there are none are left out.
+    /// The use of chunks by objects of each size that share chunks. Sizes without objects are left out.
     pub classes: Vec<ClassUsage>,
 }
 

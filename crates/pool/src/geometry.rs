@@ -110,8 +110,8 @@ impl Layout {
         if self.shares(size) { size } else { self.start(self.chunks_for(size)) }
     }
 
-    /// Bytes from the start of an object on that belong to no other: its size, and what is left of the chunk behind the
-    /// last that fits into it.
+    /// Bytes from the start of an object on that belong to no other: its size, and for the last object of a chunk
+    /// also the rest of the chunk.
     #[inline]
     pub(crate) fn room(self, object: Object) -> u64 {
         let size = object.size();

@@ -1,4 +1,4 @@
-//! Blocks of free space go back to the file system, some at a time.
+//! Gives blocks of free space back to the file system, some at a time.
 
 use tembo_pmem::Region;
 
@@ -7,7 +7,7 @@ use crate::allocator::Allocator;
 use crate::holes::{Measure, Spare};
 use crate::shared::Shared;
 
-/// Bytes that are given back at once: the disk is asked to, and waited for.
+/// Most bytes that one call gives back, for it waits for the disk.
 const GIVEN_MAX: u64 = 16 << 20;
 /// Bytes of the shortest free run whose blocks are given back: a file of many small pieces is slow.
 const GIVEN_MIN: u64 = 1 << 20;
@@ -17,10 +17,10 @@ const KEPT_MIN: u64 = 64 << 20;
 /// Which blocks of free space are [given back](crate::Pool::give_blocks_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sparing {
-    /// Those of runs of 1 MiB and more, when more than 128 MiB and half of what is in use has blocks and is free, until half of
-    /// that is left: a pool whose content comes and goes keeps what it needs.
+    /// Blocks of runs of 1 MiB and more. It begins when free space with blocks exceeds 128 MiB and half of the used space, and
+    /// ends when half of that is left. So a pool whose content comes and goes keeps the blocks that it needs.
     Surplus,
-    /// All.
+    /// All blocks.
     All,
 }
 
@@ -44,15 +44,15 @@ impl Sparing {
 pub enum GivenBack {
     /// So many bytes were given back; there may be more.
     Bytes(u64),
-    /// None so far; there may be some elsewhere.
+    /// No bytes were given back so far, but there may be some elsewhere.
     Looked,
-    /// The log may still need some: a [checkpoint](Region::checkpoint) ends that. Or the file system cannot do it.
+    /// The log may still need the blocks, until the next [checkpoint](Region::checkpoint), or the file system cannot take them.
     NotYet,
     /// There is nothing to give back, or a sweep is owed or running.
     Nothing,
 }
 
-/// Gives some blocks back; and whether a sweep was refused meanwhile.
+/// Gives some blocks back. Returns also whether a sweep was refused meanwhile.
 pub(crate) fn give_back(
     region: &Region,
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! How a pool comes by more space: the frontier is raised, and behind it the pool grows.
+//! How a pool gets more space: the frontier is raised, and where it reaches the end the pool grows.
 
 use std::sync::Mutex;
 
@@ -15,8 +15,8 @@ use crate::superblock::seal_offset;
 /// Pools with chunks of 64 KiB and more grow by at least this many bytes.
 const GROWTH_STEP_MIN: u64 = 64 << 20;
 
-/// Pools of which every byte is made while a thread waits for it, and whose syncs cost nothing, grow by this many:
-/// what takes well below a millisecond.
+/// Pools in memory grow by this many bytes. A thread waits while these bytes are made, which takes well below a
+/// millisecond, and their syncs cost nothing.
 const GROWTH_STEP_IN_MEMORY: u64 = 256 << 10;
 
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
@@ -28,7 +28,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// At most to so many bytes.
+    /// The growth of a pool to at most so many bytes.
     pub(crate) fn new(size_max: u64) -> Growth {
         Growth { one_at_a_time: Mutex::new(()), size_max }
     }
@@ -65,7 +65,7 @@ impl Growth {
         Ok(())
     }
 
-    /// Grows a pool of `large` bytes or more to `size`; whether it has them now.
+    /// Grows a pool of `large` bytes or more to `size`. Returns whether it has so many bytes.
     pub(crate) fn grow_before(
         &self,
         region: &Region,
@@ -117,8 +117,8 @@ impl Growth {
             Err(tembo_pmem::Error::Fault(_)) => return Err(full),
             Err(error) => return Err(error.into()),
         };
-        // The superblock's size follows with the next frontier; lost before that, the next open adopts
-        // the region's.
+        // The superblock's size follows with the next frontier. If a crash comes before, the next open adopts the region's
+        // size.
         shared.lock().end = grown;
         Ok(())
     }

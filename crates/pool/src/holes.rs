@@ -1,30 +1,30 @@
-//! Holes: chunks that hold nothing, and whose blocks were given back to the file system.
+//! Holes: chunks without content whose blocks were given back to the file system.
 //!
-//! A pool that has shrunk gives back what is free in its middle, some of it at a time. What is given back is taken out of
-//! the free runs meanwhile, so that no thread is given it, and no sweep begins: a sweep would find it free.
+//! A pool that has shrunk gives back free chunks in its middle, some at a time. Meanwhile these are taken out of
+//! the free runs, so that no thread gets them, and no sweep begins, since a sweep would find them free.
 
-/// Which chunks are holes, and whether some are being made.
+/// The set of holes, and whether some are being made.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
-    /// A bit for each chunk: free, and without blocks.
+    /// A bit for each chunk. It is set if the chunk is free and without blocks.
     bits: Vec<u64>,
     count: u32,
-    /// Chunks are out to be given back.
+    /// Whether chunks are taken out to be given back.
     pub(crate) is_busy: bool,
-    /// A sweep was refused meanwhile.
+    /// Whether a sweep was refused meanwhile.
     pub(crate) has_refused: bool,
-    /// So much was free that it is given back until no more than what is to be kept is left.
+    /// Whether giving back has begun, which goes on until only the chunks that keep their blocks are left.
     pub(crate) goes_on: bool,
-    /// The run that is looked at next.
+    /// The run at which the next search begins.
     pub(crate) hand: u32,
 }
 
-/// What there is to give back.
+/// The result of a search for chunks to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spare {
-    /// These chunks, which are taken out: the first, and how many.
+    /// These chunks were taken out: the first, and how many.
     Chunks(u32, u32),
-    /// Some runs were looked at, others not yet.
+    /// The search has looked at some runs, and not yet at others.
     More,
     Nothing,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Measure {
     pub(crate) most: u32,
     /// Free chunks that keep their blocks.
     pub(crate) kept: u32,
-    /// It begins when so many free chunks have blocks.
+    /// Free chunks with blocks at which giving back begins.
     pub(crate) begin: u32,
 }
 
@@ -48,12 +48,12 @@ impl Holes {
         word.is_some_and(|word| word >> (chunk % 64) & 1 == 1)
     }
 
-    /// Chunks that are holes.
+    /// The number of holes.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Chunks are holes from here on.
+    /// Makes chunks holes.
     pub(crate) fn add(&mut self, start: u32, count: u32) {
         let words = (start + count).div_ceil(64) as usize;
         self.bits.resize(words.max(self.bits.len()), 0);
@@ -63,7 +63,7 @@ impl Holes {
         }
     }
 
-    /// Chunks are handed out: their blocks come back as they are written.
+    /// Removes chunks that are handed out. They get blocks again when they are written.
     pub(crate) fn remove(&mut self, start: u32, count: u32) {
         if self.count == 0 {
             return;
@@ -76,14 +76,14 @@ impl Holes {
         }
     }
 
-    /// If the 64 chunks before `to`, which a word of bits is of, are all holes, where they begin.
+    /// The first of the 64 chunks before `to`, which share a word of bits, if all of them are holes.
     fn before_word(&self, to: u32) -> Option<u32> {
         let is_end = to.is_multiple_of(64) && to > 0;
         let word = is_end.then(|| self.bits.get(to as usize / 64 - 1)).flatten()?;
         (*word == u64::MAX).then_some(to - 64)
     }
 
-    /// The last chunks of a range, as many as are no holes and lie together, at most `most` of them.
+    /// The last chunks of a range that are no holes and lie together, at most `most` of them.
     pub(crate) fn last_gap(&self, start: u32, end: u32, measure: Measure) -> Option<(u32, u32)> {
         let mut to = end;
         while to > start {

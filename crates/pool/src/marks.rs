@@ -1,10 +1,10 @@
-//! Marks: which space below a chunk holds objects, learnt one object at a time.
+//! Marks: the space below a chunk that holds objects. They are set one object at a time.
 
 use crate::class::size_of_class;
 use crate::geometry::{Layout, Place};
 use crate::{Error, Object};
 
-/// What is marked in one chunk.
+/// The marks of one chunk.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Mark {
     /// Nothing.
@@ -38,7 +38,7 @@ impl Marks {
         self.chunks.get(index as usize).unwrap_or(&Mark::Empty)
     }
 
-    /// Marks an object; whether it was not marked before.
+    /// Marks an object. Returns whether it was not marked before.
     pub(crate) fn mark(&mut self, object: Object) -> Result<bool, Error> {
         let place = self.layout.place(object, self.end)?;
         self.cover(place);
@@ -53,7 +53,7 @@ impl Marks {
         Ok(new)
     }
 
-    /// Takes a mark back; whether there was one.
+    /// Takes a mark back. Returns whether there was one.
     pub(crate) fn unmark(&mut self, object: Object) -> bool {
         let Ok(place) = self.layout.place(object, self.end) else { return false };
         let marked = match place {

@@ -1,4 +1,4 @@
-//! An object: where a piece of allocated space lies and how large it is, in 48 bits.
+//! An object: the place and the size of a piece of allocated space, in 48 bits.
 
 use crate::class::{class_for, size_of_class};
 

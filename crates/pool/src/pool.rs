@@ -34,7 +34,7 @@ pub struct PoolOptions {
     pub kinds: Kinds,
 }
 
-/// What a program knows of a kind of tenant, and how it opens one that only a sweep or a check asks for.
+/// A kind of tenant that a program knows, and how to open one that only a sweep or a check needs.
 pub trait TenantKind: Send + Sync {
     /// The kind, the newest version of its format, and its features.
     fn known(&self) -> KnownKind;
@@ -42,7 +42,7 @@ pub trait TenantKind: Send + Sync {
     /// Opens a tenant of this kind that nothing else of the process has open, by [`Pool::open_tenant`].
     ///
     /// # Errors
-    /// What it met.
+    /// Those that the opening met.
     fn open(&self, pool: &Arc<Pool>, entry: &TenantEntry) -> Result<Arc<dyn Tenant>, TenantError>;
 }
 
@@ -51,7 +51,7 @@ pub trait TenantKind: Send + Sync {
 pub struct Kinds(Vec<Arc<dyn TenantKind>>);
 
 impl Kinds {
-    /// These and another, which takes the place of one for the same kind.
+    /// These kinds and another one, which replaces one of the same kind.
     #[must_use]
     pub fn with(mut self, kind: Arc<dyn TenantKind>) -> Kinds {
         self.0.retain(|other| other.known().kind != kind.known().kind);
@@ -84,9 +84,9 @@ impl Default for PoolOptions {
 /// What the check of a pool found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolCheck {
-    /// Where every byte is.
+    /// The uses of all bytes.
     pub account: Account,
-    /// What each tenant says, by its name.
+    /// The result of each tenant, by its name.
     pub tenants: Vec<(String, TenantCheck)>,
 }
 
@@ -99,7 +99,7 @@ pub struct Pool {
     registry: Arc<Registry>,
     /// Held while the format's version is raised.
     raising: Mutex<()>,
-    /// The file is cut when the pool is closed.
+    /// Whether the file is cut when the pool is closed.
     shrinks: AtomicBool,
 }
 
@@ -145,14 +145,14 @@ impl Pool {
     /// Those of [`check_superblock`](Pool::check_superblock), [`Error::GenerationsExhausted`];
     /// those of [`Region::open`].
     pub fn open(path: &Path, options: &PoolOptions) -> Result<Pool, Error> {
-        // What is refused is left as it is.
+        // A pool that is refused is not changed.
         let access = Access::of(options.region.read_only);
         let check = |region: &Region| Pool::check_to(region, &options.kinds, access).map(drop);
         let region = Region::open_checked(path, &options.region, check)?;
         Pool::adopt(region, options.kinds.clone())
     }
 
-    /// A pool in memory, which ends with it.
+    /// Makes a pool in memory, which ends when it is dropped.
     ///
     /// # Errors
     /// [`Error::BadGeometry`]; too little memory.
@@ -183,7 +183,7 @@ impl Pool {
         Pool::from_region_of(region, Kinds::default())
     }
 
-    /// As [`from_region`](Pool::from_region), by a program that knows these kinds of tenants.
+    /// As [`from_region`](Pool::from_region), for a program that knows these kinds of tenants.
     ///
     /// # Errors
     /// As [`open`](Pool::open).
@@ -233,7 +233,7 @@ impl Pool {
         Ok(Pool { space, log, found, kinds, registry, raising, shrinks })
     }
 
-    /// A clean stop: everything fenced is brought into the one file, which may then be copied.
+    /// Closes the pool cleanly: everything fenced is brought into the one file, which may then be copied.
     /// Nothing else depends on it.
     ///
     /// # Errors
@@ -247,17 +247,17 @@ impl Pool {
         Ok(region.close_at(size)?)
     }
 
-    /// The pool gives free space at its end back to the file system when it is [closed](Pool::close), if a sweep has
-    /// found out by then what is free.
+    /// Makes the pool give free space at its end back to the file system when it is [closed](Pool::close), if a sweep has
+    /// found out by then which space is free.
     pub fn shrink_when_closed(&self) {
         self.shrinks.store(true, Ordering::Relaxed);
     }
 
-    /// Gives blocks of space that holds nothing back to the file system: at most 16 MiB of them, durably. What is free
-    /// and has no blocks gets them when it is used again; if the disk is full then, a checkpoint of the region fails and is
+    /// Gives blocks of free space back to the file system: at most 16 MiB of them, durably. Free space without
+    /// blocks gets them when it is used again. If the disk is full then, a checkpoint of the region fails and is
     /// tried again, and operations are refused when the log has no room left.
     ///
-    /// For a thread of the background: it waits for the disk. While it does no sweep begins.
+    /// It waits for the disk, and so is for a background thread. No sweep begins meanwhile.
     ///
     /// # Errors
     /// Those of [`Region::punch`].
@@ -289,8 +289,8 @@ impl Pool {
         }
     }
 
-    /// A pass of a compaction begins: from here on objects go to the lowest free chunks, and not to chunks that objects
-    /// are in, until one of those is freed. So what is written anew lies close together, and the end of the pool
+    /// Begins a pass of a compaction: from here on objects go to the lowest free chunks, and not to chunks with objects,
+    /// until one of these is freed. So objects that are written anew lie close together, and the end of the pool
     /// becomes free.
     pub fn begin_compaction(&self) {
         let mut allocator = self.space.shared.lock();
@@ -298,19 +298,20 @@ impl Pool {
         allocator.set_aside();
     }
 
-    /// A compaction is over: objects go where they fit best.
+    /// Ends a compaction: objects go where they fit best.
     pub fn end_compaction(&self) {
         self.space.shared.lock().is_compacting = false;
     }
 
-    /// A tenant that can move its objects begins to: chunks that few objects share are to become empty, or, if there are none, those
-    /// that lie behind the place where all would end. Until [`end_evacuation`](Pool::end_evacuation) nothing is taken from these, and
-    /// objects go to others that have room, or to the lowest free ones. `None`: a sweep is owed or running.
+    /// Begins an evacuation by a tenant that can move its objects: chunks that few objects share are to become empty, or, if
+    /// there are none, chunks behind the place where a pool without gaps would end. Until
+    /// [`end_evacuation`](Pool::end_evacuation) nothing is taken from these, and objects go to others that have room, or to the
+    /// lowest free ones. `None`: a sweep is owed or running.
     pub fn begin_evacuation(&self) -> Option<Evacuation> {
         self.space.shared.lock().begin_evacuation()
     }
 
-    /// Objects go where they fit best; chunks that have not become empty are used again.
+    /// Ends an evacuation: objects go where they fit best, and chunks that have not become empty are used again.
     pub fn end_evacuation(&self) {
         self.space.shared.lock().end_evacuation();
     }
@@ -351,7 +352,7 @@ impl Pool {
         self.space.reserve(bytes, lines)
     }
 
-    /// Says that objects of these sizes will soon be taken, so that their places can be asked for together. A hint.
+    /// Prefetches together the places of objects of these sizes, which will soon be taken. It is a hint.
     pub fn expect(&self, sizes: impl Iterator<Item = u64>) {
         self.space.expect(sizes);
     }
@@ -376,8 +377,8 @@ impl Pool {
         self.space.alloc_at_hand(size)
     }
 
-    /// Says that what the calling thread does next makes room: while the relief lives, its thread may take the
-    /// reserve, which all others leave free: one chunk in sixteen, at most sixteen (1 MiB of chunks of 64 KiB). So
+    /// Lets the calling thread take the reserve while the relief lives, because its next operation makes room. All other
+    /// threads leave the reserve free: one chunk in sixteen, at most sixteen (1 MiB of chunks of 64 KiB). So
     /// something can be removed from a full pool.
     pub fn relief(&self) -> Relief {
         Relief::begin()
@@ -389,9 +390,9 @@ impl Pool {
         self.space.wants_prefault()
     }
 
-    /// Of a pool in memory: makes large pages of the space that will be used next, and grows a large pool for
-    /// it. For a thread of the background: a large page takes milliseconds. A hint; what is not possible is left
-    /// to the threads that use the space.
+    /// Makes large pages of the space that will be used next, in a pool in memory, and grows a large pool for
+    /// it. It is for a background thread, since a large page takes milliseconds. It is a hint: if it fails, the threads
+    /// that use the space do that.
     pub fn prefault(&self) {
         self.space.prefault();
     }
@@ -409,14 +410,14 @@ impl Pool {
         self.space.free(object);
     }
 
-    /// As [`free`](Pool::free), of an object that nothing on media has referred to since it was allocated: there is no
-    /// unlinking that its next user has to wait for.
+    /// As [`free`](Pool::free), for an object to which nothing on media has referred since it was allocated: its next user has
+    /// no unlinking to wait for.
     #[inline]
     pub fn free_unused(&self, object: Object) {
         self.space.free_unused(object);
     }
 
-    /// As [`free`](Pool::free), of many.
+    /// As [`free`](Pool::free), for many objects.
     pub fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
         self.space.free_all(objects);
     }
@@ -473,7 +474,7 @@ impl Pool {
         let live = self.registry.all(self.tenants()?, driver)?;
         let shared = Arc::clone(&self.space.shared);
         let mut sweep = Sweep::begin(shared, Arc::clone(&self.registry), live)?;
-        // What nothing refers to may be named by operations, but by none that comes later.
+        // Entries of earlier operations may name unreachable objects; entries of later ones do not.
         self.log.void(self.region())?;
         if !self.log.object().is_none() {
             sweep.mark(self.log.object())?;
@@ -648,7 +649,7 @@ impl Pool {
         self.tenants()?.into_iter().map(open).collect()
     }
 
-    /// How the tenants are; of those that are not open only what the superblock says.
+    /// The state of the tenants. For those that are not open it is only what the superblock has.
     ///
     /// # Errors
     /// [`Error::DamagedTenant`].
@@ -681,7 +682,7 @@ impl Pool {
         self.check_beside(None, |_| Ok::<(), Error>(())).map(|((), check)| check)
     }
 
-    /// As [`check`](Pool::check), of tenants that are open, on behalf of one that stands still and is marked by `own`.
+    /// As [`check`](Pool::check), for tenants that are open, on behalf of one that stands still and is marked by `own`.
     ///
     /// # Errors
     /// As [`check`](Pool::check); [`Error::TenantNotOpen`]; those of `own`.
@@ -727,8 +728,8 @@ impl Pool {
         Ok((result, PoolCheck { account, tenants }))
     }
 
-    /// Whether little space is left that needs no sweep, though a sweep is owed or running that may find
-    /// more: what is asked for next may make the pool grow for want of patience.
+    /// Whether little space is left though a sweep is owed or running that may find more: the next allocation may make the
+    /// pool grow because it does not wait for the sweep.
     pub fn is_short(&self) -> bool {
         self.space.is_short()
     }
@@ -738,12 +739,12 @@ impl Pool {
         self.space.is_low()
     }
 
-    /// As [`is_short`](Pool::is_short), and none is left but what chunks in use have free.
+    /// As [`is_short`](Pool::is_short), and only chunks in use have free space.
     pub fn is_exhausted(&self) -> bool {
         self.space.is_exhausted()
     }
 
-    /// Begins a census: for a check. The pool's log is in it.
+    /// Begins a census, for a check. It includes the pool's log.
     pub fn census(&self) -> Census {
         let size = self.space.region.size();
         let mut census = Census::begin(Arc::clone(&self.space.shared), size);
@@ -754,7 +755,7 @@ impl Pool {
         census
     }
 
-    /// How densely its chunks are used; `None` while a sweep is owed or running. Looks at every chunk.
+    /// How densely the pool's chunks are used. It looks at every chunk. `None`: a sweep is owed or running.
     pub fn fragmentation(&self) -> Option<Fragmentation> {
         Fragmentation::of(&self.space.shared.lock())
     }
@@ -774,7 +775,7 @@ impl AsRef<Region> for Forming {
     }
 }
 
-/// Why a creation failed: by itself, or by what the caller wanted in the pool.
+/// Why a creation failed: by itself, or by the caller's `format`.
 enum Refusal<E> {
     Pool(Error),
     Format(E),

@@ -15,31 +15,31 @@ use crate::shared::Shared;
 /// A large page.
 const PAGE: u64 = 2 << 20;
 
-/// So much above the frontier is to be ready.
+/// Bytes above the frontier that are to be ready.
 const PREFAULTED: u64 = 4 << 20;
 
 /// Pools of this size and more grow before they are full.
 const LARGE: u64 = 64 << 20;
 
-/// How far a pool is ready.
+/// How far the memory of a pool is ready.
 pub(crate) struct Prefault {
-    /// Below it pages were made large, or were passed by the frontier before.
+    /// The offset below which pages were made large, or the frontier has passed them before.
     ready: AtomicU64,
 }
 
 impl Prefault {
-    /// Of a pool that is used up to `frontier`.
+    /// The state of a pool that is used up to `frontier`.
     pub(crate) fn new(frontier: u64) -> Prefault {
         Prefault { ready: AtomicU64::new(frontier.next_multiple_of(PAGE)) }
     }
 
-    /// Whether there is less than should be.
+    /// Whether less memory is ready than should be.
     #[inline]
     pub(crate) fn is_short(&self, frontier: u64) -> bool {
         self.ready.load(Ordering::Relaxed) < frontier + PREFAULTED
     }
 
-    /// Makes ready what should be, as far as the pool reaches, or is let grow.
+    /// Makes as much memory ready as should be, as far as the pool reaches or may grow.
     pub(crate) fn run(&self, region: &Region, shared: &Shared, growth: &Growth) {
         let frontier = shared.layout.start(shared.frontier());
         let wanted = frontier + PREFAULTED;
@@ -53,7 +53,7 @@ impl Prefault {
             region.make_large_pages(ready, PAGE);
             ready += PAGE;
         }
-        // What could not be is not tried again.
+        // Memory that could not be made ready is not tried again.
         self.ready.fetch_max(ready.max(wanted), Ordering::Relaxed);
     }
 }

@@ -18,7 +18,7 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While it lives, its thread may take the reserve of a pool. See [`Pool::relief`](crate::Pool::relief).
+/// The right of its thread to take the reserve of a pool, while it lives. See [`Pool::relief`](crate::Pool::relief).
 #[must_use]
 pub struct Relief {
     /// It stays on its thread.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Chunks that are looked at for one that is wanted.
+/// Chunks at which a search for a wanted one looks.
 const LOOK: usize = 64;
 
 /// Runs of free chunks, by place and by length.
@@ -31,8 +31,8 @@ impl Runs {
         Some(start)
     }
 
-    /// Takes a chunk that is `wanted`: the first free one from `from` on, then from the begin. `None`: there is none among those
-    /// that are looked at.
+    /// Takes a chunk that is `wanted`: the first free one from `from` on, then from the begin. `None`: the search, which looks
+    /// only at some chunks, has found none.
     pub(crate) fn take_wanted(&mut self, from: u32, wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let all = |(&start, &length): (&u32, &u32)| start..start + length;
         let within = self.by_start.range(..from).next_back().map(all);
@@ -54,12 +54,12 @@ impl Runs {
         Some(start)
     }
 
-    /// The longest run.
+    /// The length of the longest run.
     pub(crate) fn longest(&self) -> u32 {
         self.by_count.last().map_or(0, |&(count, _)| count)
     }
 
-    /// Gives chunks back, joining them with the runs beside them. Returns the run they end up in.
+    /// Gives chunks back, and joins them with the runs beside them. Returns the run of which they are a part then.
     pub(crate) fn give(&mut self, mut start: u32, mut count: u32) -> (u32, u32) {
         if let Some((&before, &length)) = self.by_start.range(..start).next_back()
             && before + length == start

@@ -1,4 +1,4 @@
-//! What a pool, its sweep and its census have in common: the allocator behind its lock.
+//! The allocator behind its lock, which a pool, its sweep and its census share.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -33,18 +33,18 @@ impl Shared {
         lock(&self.allocator)
     }
 
-    /// An object whose unlinking has been fenced is about to be free.
+    /// Notes that an object whose unlinking has been fenced is about to be free.
     #[inline]
     pub(crate) fn note_free(&self, object: Object) {
         self.frees.note(object.offset(), self.layout.room(object));
     }
 
-    /// The same of objects that may be anywhere.
+    /// The same for objects at any places.
     pub(crate) fn note_free_anywhere(&self) {
         self.frees.note_anywhere();
     }
 
-    /// The same of an object that nothing on media has ever referred to.
+    /// The same for an object to which nothing on media has ever referred.
     #[inline]
     pub(crate) fn note_unused(&self, object: Object) {
         self.frees.note_unused(object.offset(), self.layout.room(object));

@@ -3,8 +3,8 @@
 //! ```text
 //!   frontier, then size, in one line of the superblock ──► the region's own size ──► the file is cut
 //! ```
-//! Interrupted between any two of these the region is larger than the superblock says, or the file larger than the
-//! region: each is what an interrupted growth leaves, and is adopted.
+//! If it is interrupted between two of these, the region is larger than the superblock says, or the file is larger than the
+//! region. An interrupted growth leaves the same, and the next open adopts it.
 
 use tembo_pmem::Region;
 
@@ -14,11 +14,11 @@ use crate::format::{SUPERBLOCK, Sealed, Superblock};
 use crate::shared::Shared;
 use crate::superblock::seal_offset;
 
-/// Chunks that a pool keeps at least.
+/// Least number of chunks that a pool keeps.
 const CHUNKS_MIN: u32 = 16;
 
-/// Lowers frontier and size to the end of what is used; the size in bytes. `None`: there is nothing to give back, or a
-/// sweep has still to find out. Fenced when it returns. From here on the pool is only closed.
+/// Lowers frontier and size to the end of the used space. Returns the size in bytes. `None`: there is nothing to give back,
+/// or a sweep has still to find out. Fenced when it returns. From here on the pool can only be closed.
 pub(crate) fn lower(region: &Region, shared: &Shared) -> Result<Option<u64>, Error> {
     let mut allocator = shared.lock();
     let layout = allocator.layout;

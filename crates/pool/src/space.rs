@@ -1,4 +1,4 @@
-//! The space of a pool: its region, its allocator, and how it comes by more.
+//! The space of a pool: its region, its allocator, and its growth.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::shared::Shared;
 use crate::superblock::Checked;
 use crate::{Error, OBJECT_SIZE_MAX, Object, Usage};
 
-/// Lines that a raised frontier flushes beside those of the operation, while it rises by little.
+/// Lines that raising the frontier flushes beside those of the operation, while it rises by small steps.
 const OWN_LINES: u64 = 1 + SMALL_STEPS;
 
-/// Less than one in so many chunks is little.
+/// Space counts as short if less than one in so many chunks is left.
 const SHORT: u32 = 32;
 
-/// Slots with no more than so many bytes between them are read in one piece.
+/// Greatest gap between two slots that are read in one piece, in bytes.
 const GAP: u64 = 8 << 10;
 
-/// Bytes of slots that are asked for, at most, before the first of them is taken.
+/// Most bytes of slots that are prefetched before the first of them is taken.
 const EXPECTED_MAX: u64 = 1 << 20;
 
-/// The region of a pool, and what is free in it.
+/// The region of a pool, and its allocator.
 pub(crate) struct Space {
     pub(crate) region: Region,
     pub(crate) shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Of a pool that was found like this.
+    /// The space of a pool whose superblock was checked.
     pub(crate) fn new(region: Region, found: &Checked) -> Space {
         let size_max = region.report().size_max;
         let layout = Layout::new(found.geometry);
@@ -63,7 +63,7 @@ impl Space {
             && self.prefault.is_short(self.layout().start(self.shared.frontier()))
     }
 
-    /// Makes pages of what will be used next.
+    /// Makes pages of the space that will be used next.
     pub(crate) fn prefault(&self) {
         if self.wants_prefault() {
             self.prefault.run(&self.region, &self.shared, &self.growth);
@@ -104,7 +104,7 @@ impl Space {
             match allocator.take(class) {
                 Ok(object) => {
                     if allocator.top() == top + 1 && !self.region.writes_beside(object.size()) {
-                        // A new chunk, which objects of the class will fill from now on.
+                        // The chunk is new, and objects of the class will fill it: its pages are prefaulted.
                         drop(allocator);
                         self.region.prefault(self.layout().start(top), self.layout().chunk_size());
                     } else if let Some(class) = allocator.renewed.take()
@@ -134,7 +134,7 @@ impl Space {
         }
     }
 
-    /// Takes space for an object of `size` bytes if its class has a slot at hand; `None`: it takes
+    /// Takes space for an object of `size` bytes if its class has a slot at hand. `None`: the caller needs
     /// [`alloc`](crate::Pool::alloc).
     #[inline]
     pub(crate) fn alloc_at_hand(&self, size: u64) -> Option<Object> {
@@ -142,8 +142,8 @@ impl Space {
         self.shared.lock().take_at_hand(class)
     }
 
-    /// Says that objects of these sizes will soon be taken: where pages come from a disk one by one, those of the slots that they
-    /// will have are asked for together.
+    /// Prefetches together the slots of objects of these sizes, which will soon be taken, where pages come from a disk one by
+    /// one.
     pub(crate) fn expect(&self, sizes: impl Iterator<Item = u64>) {
         if !self.region.reads_alone() {
             return;
@@ -160,8 +160,8 @@ impl Space {
         self.ask_for(slots);
     }
 
-    /// Asks the disk for the pages of some slots, which have other objects too, and come from there before a slot is stored
-    /// to. Slots that lie near each other are read in one piece.
+    /// Asks the disk for the pages of some slots. These pages have other objects too, so they are read before a slot can be
+    /// stored to. Slots that lie near each other are read in one piece.
     fn ask_for(&self, mut slots: Vec<(u64, u64)>) {
         slots.sort_unstable();
         let near = |one: &(u64, u64), next: &(u64, u64)| next.0 <= one.0 + one.1 + GAP;
@@ -179,14 +179,14 @@ impl Space {
         self.shared.lock().give(object);
     }
 
-    /// Gives the space of an object back that nothing on media has referred to since it was allocated.
+    /// Gives the space of an object back to which nothing on media has referred since it was allocated.
     #[inline]
     pub(crate) fn free_unused(&self, object: Object) {
         self.shared.note_unused(object);
         self.shared.lock().give(object);
     }
 
-    /// As [`free`](crate::Pool::free), of many.
+    /// As [`free`](crate::Pool::free), for many objects.
     pub(crate) fn free_all(&self, objects: impl IntoIterator<Item = Object>) {
         let mut objects = objects.into_iter().peekable();
         if objects.peek().is_none() {
@@ -237,8 +237,8 @@ impl Space {
         self.shared.valid(object)
     }
 
-    /// Whether little space is left that needs no sweep, though a sweep is owed or running that may find
-    /// more: what is asked for next may make the pool grow for want of patience.
+    /// Whether little space is left though a sweep is owed or running that may find more: the next allocation may make the
+    /// pool grow because it does not wait for the sweep.
     pub(crate) fn is_short(&self) -> bool {
         self.shared.lock().knowledge != Knowledge::Whole && self.is_low()
     }
@@ -249,7 +249,7 @@ impl Space {
         allocator.spare_chunks() < u64::from(allocator.end / SHORT + 2)
     }
 
-    /// Whether none is left.
+    /// Whether no space is left.
     pub(crate) fn is_exhausted(&self) -> bool {
         let allocator = self.shared.lock();
         allocator.knowledge != Knowledge::Whole && allocator.spare_chunks() == 0
@@ -260,7 +260,7 @@ impl Space {
         Usage::of(&self.shared.lock())
     }
 
-    /// Sees to it that `bytes` are to spare.
+    /// Makes sure that `bytes` are free.
     fn spare(&self, bytes: u64) -> Result<(), Error> {
         let (end, spare, free) = {
             let allocator = self.shared.lock();
@@ -272,7 +272,7 @@ impl Space {
         }
         let needed = u64::from(end).saturating_add(missing).min(u32::MAX.into());
         match self.growth.grow_to(&self.region, &self.shared, needed as u32, bytes) {
-            // No whole chunks, but room in chunks that others share.
+            // There are no free chunks, but chunks with objects have room.
             Err(Error::PoolFull { .. } | Error::Region(tembo_pmem::Error::DiskFull { .. }))
                 if free >= bytes =>
             {

@@ -14,7 +14,7 @@ use crate::{Error, Geometry, Object};
 /// The unit of sealed sizes, in bits of an offset: 4 KiB.
 const PAGE_SHIFT: u32 = 12;
 
-/// What a superblock says, checked.
+/// The content of a superblock that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// The sizes fixed at creation.
@@ -55,12 +55,12 @@ pub enum FeatureSet {
     ReadOnly,
 }
 
-/// What an opening is for.
+/// The purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nothing is stored on media.
+    /// To read: nothing is stored on media.
     Read,
-    /// Anything may be.
+    /// To write: anything may be stored.
     Write,
 }
 
@@ -185,7 +185,7 @@ fn label(geometry: Geometry) -> Label {
     label
 }
 
-/// The label, whole and of a version that is known.
+/// The label, if it is whole and of a known version.
 fn read_label(superblock: &Superblock) -> Result<Label, Error> {
     let mut line = [0; 64];
     for (bytes, word) in line.chunks_exact_mut(8).zip(&superblock.label) {
@@ -209,7 +209,7 @@ fn read_label(superblock: &Superblock) -> Result<Label, Error> {
     Ok(label)
 }
 
-/// The feature bits in force and the log's object: of the label alone in version 1.
+/// The feature bits in force and the log's object. In version 1 only the label has feature bits.
 fn added(superblock: &Superblock, label: &Label) -> Result<(Features, Object), Error> {
     let features = Features {
         may: label.features_may.get(),

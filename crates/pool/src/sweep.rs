@@ -19,7 +19,7 @@ use crate::{Error, Marker, Marking, Object};
 /// Chunks, or freed objects, that the end of a sweep handles while it holds the allocator's lock.
 const BATCH: u32 = 1024;
 
-/// A sweep under way. Dropped without [`finish`](Sweep::finish) it frees nothing and is owed still.
+/// A sweep under way. If it is dropped without [`finish`](Sweep::finish), it frees nothing and a sweep is still owed.
 #[must_use]
 pub struct Sweep {
     shared: Arc<Shared>,
@@ -30,7 +30,7 @@ pub struct Sweep {
     finished: bool,
 }
 
-/// A tenant that the driver of the sweep is not.
+/// A tenant other than the driver of the sweep.
 struct Other {
     name: String,
     marking: Box<dyn Marking>,
@@ -93,7 +93,7 @@ impl Sweep {
     fn begin_alone(shared: Arc<Shared>, registry: Arc<Registry>) -> Result<Sweep, Error> {
         let mut allocator = shared.lock();
         if allocator.holes.is_busy {
-            // What is out is free, and would be found so.
+            // Chunks that are taken out are free, and the sweep would find them free.
             allocator.holes.has_refused = true;
             return Err(Error::SweepRunning);
         }
@@ -115,7 +115,7 @@ impl Sweep {
         self.shared.layout.start(self.limit)
     }
 
-    /// Says that an object is reachable; `true` if it was not marked before. An object above the
+    /// Notes that an object is reachable. Returns `true` if it was not marked before. An object above the
     /// limit is younger than the sweep, needs no mark, and always gives `true`.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Sweep {
         self.marks.mark(object)
     }
 
-    /// Marks the other tenants, unless that is done. `go_on` is asked before each object.
+    /// Marks the other tenants, unless that was done before. Calls `go_on` before each object.
     ///
     /// # Errors
     /// [`Error::Tenant`]; [`Error::Stopped`] if `go_on` says no. The sweep is to be dropped then.
@@ -147,8 +147,8 @@ impl Sweep {
         if go_on() { marked } else { Err(Error::Stopped) }
     }
 
-    /// Lets the other tenants do a part of what must be done before the end; whether all of it is done. If not it is to
-    /// be called again, after a while: it waits for nothing.
+    /// Lets the other tenants do a part of what must be done before the end. Returns whether all of it is done. If not, the
+    /// caller calls it again after a while: it waits for nothing.
     ///
     /// # Errors
     /// [`Error::Tenant`]. The sweep is to be dropped then.
@@ -207,7 +207,7 @@ impl Sweep {
         })
     }
 
-    /// Frees what was freed below the limit before it fell, as far as it was marked; how many.
+    /// Frees the marked objects that were freed below the limit before it fell. Returns how many.
     fn apply_freed(&mut self) -> u64 {
         let waiting = {
             let mut allocator = self.shared.lock();
@@ -243,7 +243,7 @@ impl Marker for Sweep {
     }
 }
 
-/// Marks as long as it may.
+/// A marker that asks before each object whether to go on.
 struct Asking<'s> {
     sweep: &'s mut Sweep,
     go_on: &'s dyn Fn() -> bool,

@@ -16,7 +16,7 @@ pub struct Usage {
     pub allocated_bytes: u64,
     /// Bytes below the frontier known to be free.
     pub free_bytes: u64,
-    /// Bytes of which only a sweep can tell.
+    /// Bytes of which only a sweep finds out whether they are in use.
     pub unknown_bytes: u64,
     /// Objects known.
     pub objects: u64,

@@ -49,7 +49,7 @@ pub(crate) fn commit_earlier(context: &mut Context<'_, '_>) -> Result<(), Error>
 }
 
 /// Sends the replies to what other clients have sent before in the turn. Those with a message in them wait for the commit if
-/// the turn has written, as the message can tell of it.
+/// the turn has written, as the message can report it.
 pub(crate) fn reply_to_earlier(context: &mut Context<'_, '_>) {
     let has_written = context.data.has_written();
     let now_ms = context.shared.clock.steady_ms;

@@ -138,7 +138,7 @@ fn send_effects(shared: &mut Shared) {
     }
 }
 
-/// The turn has failed. Which of its effects are in the store cannot be told if some were sent: those that follow begin anew.
+/// The turn has failed. Which of its effects are in the store is not known if some were sent: those that follow begin anew.
 #[cold]
 pub(crate) fn lose_effects(shared: &mut Shared) {
     // These keys are there again.

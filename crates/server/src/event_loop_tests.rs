@@ -127,7 +127,7 @@ fn pipelined_writes_cost_one_commit() {
             event_loop.step().unwrap();
             assert_eq!(event_loop.turns.shared.stats.turns, turns + 1);
             let committed = std::iter::from_fn(|| changes.next().unwrap());
-            // The visible version does not tell: the store's own work may have a version too.
+            // The visible version does not show it: the store's own work may have a version too.
             let versions: Vec<u64> = committed.map(|change| change.version).collect();
             assert_eq!(versions, vec![versions[0]; 500], "500 writes are one commit");
             let mut answer = vec![0; 5 * 500];

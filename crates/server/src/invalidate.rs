@@ -1,4 +1,4 @@
-//! The messages of CLIENT TRACKING: clients are told that keys have changed.
+//! The messages of CLIENT TRACKING: they notify clients that keys have changed.
 
 use crate::clients::Clients;
 use crate::reply::Reply;
@@ -20,7 +20,7 @@ pub(crate) enum Changed {
     All,
 }
 
-/// Has clients told of what a command has changed. `own`: the client that has executed it, with its replies, if it was a
+/// Has clients notified of what a command has changed. `own`: the client that has executed it, with its replies, if it was a
 /// command.
 #[cold]
 pub(crate) fn invalidate(
@@ -52,7 +52,7 @@ pub(crate) fn invalidate(
     }
 }
 
-/// Tells clients of keys that are noted no longer, because there are too many.
+/// Notifies clients of keys that are noted no longer, because there are too many.
 #[cold]
 pub(crate) fn forget_keys(
     shared: &mut Shared,

@@ -1,4 +1,4 @@
-//! How long the event loop takes for what it does, so that what the disk took is told apart from work of ours.
+//! How long the event loop takes for what it does, so that the time of the disk is distinguished from that of the server's own work.
 //!
 //! ```text
 //!   expiry │ execute (lock: of it, waiting for the writer's lock) │ commit │ sync │ replies

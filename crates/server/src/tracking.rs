@@ -36,7 +36,7 @@ pub(crate) struct Tracking {
     prefixes: BTreeMap<Vec<u8>, BTreeSet<Token>>,
 }
 
-/// Keys of which clients are to be told.
+/// Keys of which clients are to be notified.
 pub(crate) type Invalid = Vec<(Token, Vec<Vec<u8>>)>;
 
 impl Tracking {
@@ -84,7 +84,7 @@ impl Tracking {
         }
     }
 
-    /// The clients that are to be told of these keys, which are forgotten: one by one those that have read them, together
+    /// The clients that are to be notified of these keys, which are forgotten: one by one those that have read them, together
     /// those that named a prefix.
     pub(crate) fn changed(&mut self, keys: Vec<Vec<u8>>) -> (Invalid, Invalid) {
         let mut read = Invalid::new();
@@ -105,7 +105,7 @@ impl Tracking {
         (read, named.collect())
     }
 
-    /// Forgets keys until no more than so many are noted; their clients are to be told.
+    /// Forgets keys until no more than so many are noted; their clients are to be notified.
     pub(crate) fn forget_above(&mut self, count_max: usize) -> Invalid {
         let mut forgotten = Invalid::new();
         while count_max > 0 && self.keys.len() > count_max {
@@ -117,7 +117,7 @@ impl Tracking {
         forgotten
     }
 
-    /// All keys have changed: the clients, all of which are to be told.
+    /// All keys have changed: returns the clients, all of which are to be notified.
     pub(crate) fn all_changed(&mut self) -> Vec<Token> {
         self.keys.clear();
         self.clients.iter().copied().collect()

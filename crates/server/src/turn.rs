@@ -718,7 +718,7 @@ impl Budget {
     }
 }
 
-/// Has clients told of what the command that was executed last has changed.
+/// Has clients notified of what the command that was executed last has changed.
 #[cold]
 fn invalidate_changed(
     data: &mut Dataset<'_>,

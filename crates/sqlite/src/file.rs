@@ -29,7 +29,7 @@ pub(crate) struct File {
     pub(crate) generation: u32,
 }
 
-/// Bytes in a sector, as SQLite is told: no page is smaller than what is written whole.
+/// Bytes in a sector, as SQLite gets to know it: no page is smaller than what is written whole.
 const SECTOR_SIZE: c_int = 4096;
 
 static METHODS: IoMethods = IoMethods {

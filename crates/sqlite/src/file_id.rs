@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A file of the system: another one that comes to lie at its path is told apart while this one is open.
+/// A file of the system. While it is open, another file that comes to lie at its path has another id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,

@@ -21,7 +21,7 @@ use self::format::{FLAG, LOG_WORDS, NEGATIVE, VALUE};
 use self::node::{Entry, Node};
 use crate::Error;
 
-/// What is kept consistent, and how.
+/// What a crash leaves consistent, and by which means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Design {
     Plain,
@@ -48,7 +48,7 @@ const LINES: u64 = 1024;
 /// Levels beyond any tree that fits.
 const HEIGHT_MAX: usize = 24;
 
-/// Which kind of node.
+/// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Leaf,
@@ -208,7 +208,7 @@ impl BplusTree {
         }
     }
 
-    /// What counts in a leaf, in order.
+    /// The entries of a leaf that count, in order.
     fn contents(&self, leaf: &Node<'_>) -> Vec<Entry> {
         let all = 0..leaf.count();
         let entry = |at| (leaf.key(at), leaf.word(at, VALUE).load());

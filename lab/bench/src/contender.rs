@@ -68,7 +68,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order of tables.
+    /// All kinds, in the order of tables.
     pub const ALL: [Kind; 10] = [
         Kind::Wall,
         Kind::Btreemap,
@@ -93,7 +93,7 @@ impl Kind {
         Kind::CddsVolatile,
     ];
 
-    /// For tables and for the command line.
+    /// The name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Wall => "wall",

@@ -1,4 +1,4 @@
-//! Which record an operation takes, as YCSB draws it (Cooper et al.: "Benchmarking cloud serving
+//! The choice of records for operations, as YCSB draws them (Cooper et al.: "Benchmarking cloud serving
 //! systems with YCSB", SoCC 2010, section 4).
 
 use crate::keys::{Random, Zipf};
@@ -50,7 +50,7 @@ impl Chooser {
 /// A record that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drawn {
-    /// By its number.
+    /// A loaded record, by its number.
     Loaded(u64),
     /// Inserted since: 0 is the latest.
     Inserted {

@@ -11,7 +11,7 @@ use crate::nvtree_paper::Rebuilds;
 use crate::operation::SCAN_LEN;
 use crate::{Contender, Error, Operation, Shared};
 
-/// What one trial took.
+/// The cost of one trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trial {
     pub(crate) operations: u64,
@@ -125,7 +125,7 @@ impl<C: Contender> Driven for C {
     }
 }
 
-/// How many answers were right.
+/// Performs the operations. Returns how many answers were right.
 fn act<C: Contender>(c: &mut C, operation: Operation, plan: &[u64]) -> Result<u64, Error> {
     let mut right = 0;
     match operation {

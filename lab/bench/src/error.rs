@@ -114,7 +114,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// With all its causes, in one line.
+    /// The error with all its causes, in one line.
     pub(crate) fn reason(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);

@@ -49,7 +49,7 @@ pub use context::{Setting, Watch};
 /// An experiment.
 #[derive(Clone, Copy)]
 pub struct Experiment {
-    /// As on the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// What it is about.
     pub title: &'static str,

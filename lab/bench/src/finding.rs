@@ -1,4 +1,4 @@
-//! What experiments have found: all that the page and the tables are made of, kept as JSON.
+//! The findings of experiments: the source of the page and the tables, kept as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Report {
     pub time_s: u64,
     /// Few keys and rounds.
     pub quick: bool,
-    /// Where keys and orders come from.
+    /// The seed of keys and orders.
     pub seed: u64,
     /// The commit that was built, as far as the folder knows.
     #[serde(default)]
@@ -22,7 +22,7 @@ pub struct Report {
     /// The command that ran.
     #[serde(default)]
     pub command: String,
-    /// What was found, in the order of the experiments.
+    /// The findings, in the order of the experiments.
     pub findings: Vec<Finding>,
     /// What could not be done, and why.
     pub missing: Vec<Missing>,
@@ -54,7 +54,7 @@ pub struct Missing {
     pub reason: String,
 }
 
-/// What one experiment has found.
+/// The finding of one experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Finding {
     /// The experiment's name on the command line.
@@ -71,7 +71,7 @@ pub struct Finding {
     pub claims: Vec<Claim>,
     /// Tembo against others, for the first view.
     pub duels: Vec<Duel>,
-    /// What a reader has to know to judge it.
+    /// Notes that a reader needs to judge it.
     pub notes: Vec<String>,
     /// Its own measurement; `None` in reports of earlier programs, where that of the report counts.
     #[serde(default)]
@@ -132,16 +132,16 @@ pub struct Point {
 pub struct Claim {
     /// What it says.
     pub what: String,
-    /// By the document.
+    /// The value in the document.
     pub document: String,
-    /// By this run.
+    /// The value of this run.
     pub here: String,
 }
 
 /// Tembo's throughput divided by another store's, in the same rounds: above 1 Tembo is faster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Duel {
-    /// At what.
+    /// The operation that is compared.
     pub what: String,
     /// The other one.
     pub rival: String,

@@ -52,7 +52,7 @@ pub trait Oracle {
     /// What it should show.
     fn accept(&self, crash: &Crash, shown: u64) -> Result<(), String>;
 
-    /// Told of each image judged right: a hash of what was read of it, and its bytes if it was not
+    /// Called with each image judged right: a hash of what was read of it, and its bytes if it was not
     /// known by what was read. False: this is enough.
     fn judged(&self, read: u64, image: Option<&[u8]>, shown: u64) -> bool;
 }

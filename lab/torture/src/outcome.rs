@@ -14,7 +14,7 @@ pub struct Effort<'a> {
     pub images_max: u64,
     /// Only the workload of that name, as a violation has it.
     pub workload: Option<&'a str>,
-    /// Told now and then of the images judged so far; false: this is enough.
+    /// Called now and then with the number of images judged so far; returns false to end the exploration.
     pub progress: &'a (dyn Fn(u64) -> bool + Sync),
 }
 

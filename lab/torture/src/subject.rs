@@ -73,7 +73,7 @@ pub(crate) trait Subject: Sync {
 /// A sequence of operations that is explored.
 #[derive(Clone, Debug)]
 pub(crate) struct Script<Op> {
-    /// Tells it from others.
+    /// Distinguishes it from others.
     pub(crate) name: String,
     /// Which of the starts comes before.
     pub(crate) start: usize,

@@ -55,7 +55,7 @@ impl Model {
         Model { id, random, sequence: 0, base, next, units, acknowledged: 0 }
     }
 
-    /// Thinks of a unit, notes it as sent, and puts it into the pipeline.
+    /// Makes a unit, notes it as sent, and puts it into the pipeline.
     pub fn push(&mut self, client: &mut Client) {
         let how = self.random.below(6);
         let count = if how < 4 { 1 } else { 2 + self.random.below(5) };

@@ -55,7 +55,7 @@ impl Model {
         &mut self.random
     }
 
-    /// Thinks of a unit, notes it as sent, and puts it into the pipeline.
+    /// Makes a unit, notes it as sent, and puts it into the pipeline.
     pub fn push(&mut self, client: &mut Client) {
         let multi = self.random.once_in(5);
         let count = if multi { 2 + self.random.below(6) } else { 1 };

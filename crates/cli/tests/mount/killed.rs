@@ -126,7 +126,8 @@ fn transactions(at: &Path, random: &mut Random, (mut last, mut change): (u64, u6
     }
 }
 
-/// That the files of transactions are all of one: of the last that was committed, or of one that could not be told so. Which.
+/// Verifies that the files of transactions are all of one transaction: the last one that was committed, or one whose commit
+/// could not be reported. Returns which.
 fn compare_together(at: &Path, (last, under_way): (u64, u64)) -> u64 {
     let read = |i: u64| fs::read_to_string(at.join(format!("together/{i}"))).ok();
     let all: Vec<u64> = (1..=TOGETHER)

@@ -19,9 +19,9 @@ use crate::{Error, Op, Place, Stamp, Ticket, Writer};
 
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
-/// Lines of a bounds record of short keys; longer ones may have to do without the reservation.
+/// Lines of a bounds record of short keys. Bounds of longer keys may take more lines than were reserved.
 const BOUNDS_LINES: u64 = 3;
-/// A record that is written while readers of its leaf wait.
+/// Greatest size of a record that is written while readers of its leaf wait.
 const SHORT: u64 = 2048;
 /// Lines of an entry that begins and of one that ends.
 const ENTRY_LINES: u64 = 2;
@@ -69,7 +69,7 @@ fn put(
     let _section = reserve(roots, size, path.len())?;
     let record = roots.forest.pool().alloc(size)?;
     fresh.record = Some(record);
-    // The lock of a node waits for the stores before it: a short record is written behind it.
+    // The lock of a node waits for the stores before it. So a short record is written after the lock is taken.
     let locked_first = in_place && !again && size <= SHORT;
     let write = || write_record(roots, record, key, value);
     if !locked_first {
@@ -157,8 +157,8 @@ pub(crate) fn remove_single(
 }
 
 /// Room for an operation: its record, its entries, and at worst two nodes with bounds on every
-/// level of its path and on one more. A change in place has no path, and allocates its record, all
-/// that it allocates, before its first store: that is soon enough to find out whether there is room.
+/// level of its path and on one more. A change in place has no path. It allocates only its record, and that before its
+/// first store, which is soon enough to find out whether there is room.
 fn reserve(
     roots: &Roots,
     record_size: u64,
@@ -166,7 +166,7 @@ fn reserve(
 ) -> Result<tembo_pmem::Section<'_>, Error> {
     let (pool, region) = (roots.forest.pool(), roots.forest.region());
     let node_size = u64::from(pool.geometry().node_size);
-    // Large records are aligned as the region wants them to go beside its log.
+    // Large records are aligned so that the region can write them beside its log.
     let record_lines = region.write_lines(ALIGNED, record_size) + 1;
     if levels == 0 {
         return Ok(pool.reserve(0, record_lines + ENTRY_LINES)?);
@@ -176,7 +176,7 @@ fn reserve(
     Ok(pool.reserve(record_size + nodes * (node_size + BOUNDS_LINES * LINE), lines)?)
 }
 
-/// A second put of one key at one version: no other thread can see the entry.
+/// Performs a second put of one key at one version. No other thread can see the entry yet.
 fn replace_target(roots: &Roots, leaf: Node<'_>, slot: usize, target: u64) -> Result<(), Error> {
     let region = roots.forest.region();
     let entry = leaf.entry(slot)?;
@@ -206,7 +206,7 @@ fn find(leaf: &Step<'_>, key: (&[u8], u64), writer: &Writer<'_>) -> Result<Optio
         match node.find(&order, sequence, key, writer.view())? {
             Find::At { position, .. } => return Ok(Some(order.slot(position))),
             Find::Absent => return Ok(None),
-            // A reader has looked whether the side-car was to be made; the entries are the same.
+            // A reader took the lock to see whether the side-car was to be made. The entries are the same.
             Find::Changed => (order, sequence) = node.order()?,
         }
     }

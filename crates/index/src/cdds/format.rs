@@ -72,7 +72,7 @@ const _: () = assert!(ENTRY_SIZE == 32 && NODE_HEADER.is_multiple_of(ENTRY_SIZE)
 /// The head of an entry whose child has no high key.
 pub(crate) const UNBOUNDED_HEAD: u64 = u64::MAX;
 
-/// In a node's shape: the prefix is of the keys that are there, not of all that may come.
+/// Bit of a node's shape: the present keys have the prefix, but not all keys that may come.
 pub(crate) const GUARDED: u64 = 1 << 7;
 
 /// Entries that the order of a node can hold.
@@ -84,7 +84,7 @@ pub(crate) fn capacity(node_size: u64) -> usize {
     (entries as usize).min(CAPACITY_MAX)
 }
 
-/// The word that has a node's level, capacity and prefix.
+/// The shape word of a node: its level, capacity and prefix length, and whether it is guarded.
 pub(crate) fn shape(level: u8, capacity: usize, prefix_len: u16, guarded: bool) -> u64 {
     u64::from(NODE_MAGIC) << 32
         | u64::from(prefix_len) << 16
@@ -106,12 +106,12 @@ media! {
 }
 
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"CDDSCELL");
-/// Of a tree whose records have checksums.
+/// The magic of a tree whose records have checksums.
 pub(crate) const CHECKED_CELL_MAGIC: u64 = u64::from_le_bytes(*b"CDDSCEL2");
 pub(crate) const CELL_SIZE: u64 = size_of::<RootCell>() as u64;
 const _: () = assert!(CELL_SIZE == 64);
 
-/// The magic of a tree with such records.
+/// The magic of a tree, by the kind of its records.
 pub(crate) fn cell_magic(records: Records) -> u64 {
     match records {
         Records::Unchecked => CELL_MAGIC,
@@ -119,7 +119,7 @@ pub(crate) fn cell_magic(records: Records) -> u64 {
     }
 }
 
-/// The records of a tree with that magic; `None`: it is none.
+/// The kind of the records of a tree with that magic. `None`: it is no magic of a tree.
 pub(crate) fn records_of(magic: u64) -> Option<Records> {
     [Records::Unchecked, Records::Checked].into_iter().find(|&records| cell_magic(records) == magic)
 }

@@ -18,7 +18,7 @@ use crate::key::KeyBytes;
 use crate::record::{head, read_key, read_unverified, verify_once};
 use crate::{DeadIntervals, Error, Forest, Retained, Stamp, View};
 
-/// A node that has been looked at once: it lies in the pool and says that it is a node.
+/// A node that has been checked once: it lies in the pool and has the magic of a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'f> {
     pub(crate) forest: &'f Forest,
@@ -26,7 +26,7 @@ pub(crate) struct Node<'f> {
     pub(crate) side: &'f Side,
 }
 
-/// What is found of an entry's stamps and target, in one pass.
+/// The stamps and the target of an entry, as one pass over the node finds them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) target: u64,
@@ -86,7 +86,7 @@ impl<'f> Node<'f> {
         Ok(())
     }
 
-    /// Every slot of the node, as it stands between two changes by the writer.
+    /// The content of every slot, as it is between two changes by the writer.
     pub(crate) fn all_seen(&self) -> Result<Vec<Seen>, Error> {
         loop {
             let (_, sequence) = self.order()?;
@@ -143,7 +143,7 @@ impl<'f> Node<'f> {
         Ok((guard, order))
     }
 
-    /// Makes the order anew: the node is another one at an old place.
+    /// Makes the order anew. The node is a new one in the place of an old one.
     pub(crate) fn reset(&self) -> Result<(), Error> {
         let guard = self.side.lock();
         (0..CAPACITY_MAX).for_each(|slot| guard.free_head(slot));
@@ -153,15 +153,15 @@ impl<'f> Node<'f> {
 
     #[cold]
     fn make_order(&self) -> Result<(), Error> {
-        // Read first: versions may die meanwhile, and then the order was made of what is dead now.
+        // This is read first: versions may die meanwhile, and then the order may contain entries that are dead by now.
         let dead_epoch = self.forest.dead_epoch();
         let (guard, order) = self.lock()?;
         guard.set(dead_epoch, &order);
         Ok(())
     }
 
-    /// The order as the entries on media give it: what is dead, and what no retained version can
-    /// see, is left out. The caller holds the side-car's lock.
+    /// Makes the order from the entries on media. Leaves out dead entries and those that no retained version can see. The
+    /// caller holds the side-car's lock.
     fn sort(&self, dead: &DeadIntervals, retained: &Retained) -> Result<Order, Error> {
         let mut order = self.check_shape()?;
         let mut entries: Vec<(usize, u64, Seen)> = Vec::new();
@@ -237,8 +237,8 @@ impl<'f> Node<'f> {
         self.side.count_below(head, self.capacity())
     }
 
-    /// The head to look for in the node: of a key without a guarded node's prefix, one that lies
-    /// before or behind those that have it. The flag says whether such an entry can be of that key.
+    /// The head to look for in the node. If a key lacks the prefix of a guarded node, the head lies before or behind those
+    /// of the keys that have it. The flag says whether an entry with that head can have the key.
     #[inline(always)]
     pub(crate) fn wanted(&self, order: &Order, key: &[u8]) -> Result<(u64, bool), Error> {
         if order.guarded
@@ -249,7 +249,7 @@ impl<'f> Node<'f> {
         Ok((head(key, order.prefix_len), true))
     }
 
-    /// In a guarded node: the head that stands for a key without the prefix; `None`: the key has it.
+    /// The head that stands for a key without the prefix of a guarded node. `None`: the key has the prefix.
     #[inline(never)]
     fn outside(&self, key: &[u8]) -> Result<Option<u64>, Error> {
         let prefix = self.bounds()?.prefix;
@@ -259,8 +259,8 @@ impl<'f> Node<'f> {
         Ok(Some(if prefix.compare(key).is_gt() { 0 } else { UNBOUNDED_HEAD }))
     }
 
-    /// In an inner node: the position of the child that covers `key` in the view. `None`: the node
-    /// changed meanwhile, or is damaged if it did not.
+    /// The position of the child of an inner node that covers `key` in the view. `None`: the node has changed meanwhile;
+    /// if it has not, it is damaged.
     #[inline(always)]
     pub(crate) fn child_position(
         &self,
@@ -276,7 +276,7 @@ impl<'f> Node<'f> {
         self.child_from(self.lower_bound(wanted), (order, sequence), (key, wanted), view)
     }
 
-    /// As `child_position`, when the first position whose head is at least `wanted` is known.
+    /// As `child_position`, for a caller that knows the first position whose head is at least `wanted`.
     #[inline(always)]
     pub(crate) fn child_from(
         &self,
@@ -313,8 +313,8 @@ impl<'f> Node<'f> {
         Ok(compare_high(self.high_of(child)?, key.map(KeyBytes::from)).is_lt())
     }
 
-    /// In a leaf: the position and record of the entry of `key` in the view. A writer comes to an entry whose value is corrupt
-    /// too, and can replace or end it.
+    /// The position and the record of the entry of `key` in a leaf, in the view. A writer also finds an entry whose value is
+    /// corrupt, and can replace or end it.
     #[inline(always)]
     pub(crate) fn find(
         &self,
@@ -345,24 +345,24 @@ impl<'f> Node<'f> {
             if found.eq_bytes(key) {
                 return Ok(Find::At { position, record, value });
             }
-            // A corrupt key is no absent key.
+            // A key that is corrupt need not be absent.
             verify_once(self.forest, record)?;
         }
         Ok(if self.side.still(sequence) { Find::Absent } else { Find::Changed })
     }
 }
 
-/// What looking for a key in a leaf gave.
+/// The result of a search for a key in a leaf.
 pub(crate) enum Find<'f> {
-    /// It is there. The value is not verified: a reader of it does that.
+    /// The key is there. Its value is not verified: its reader does that.
     At { position: usize, record: Object, value: MediaBytes<'f> },
-    /// It is not.
+    /// The key is not there.
     Absent,
-    /// A writer was at work; look again.
+    /// A writer has changed the leaf meanwhile. The caller has to look again.
     Changed,
 }
 
-/// Compares high keys; no bound is the greatest.
+/// Compares high keys. `None` (no bound) is the greatest.
 pub(crate) fn compare_high(a: Option<KeyBytes<'_>>, b: Option<KeyBytes<'_>>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => a.cmp(&b),

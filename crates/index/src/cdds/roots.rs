@@ -13,7 +13,7 @@ use crate::error::damaged;
 use crate::record::{ask_for_record, verify_once};
 use crate::{Error, Forest, Place, Stamp, View};
 
-/// The cell that a tree hangs on, and with it the tree.
+/// The cell that names the root of a tree, and with it the tree.
 pub(crate) struct Roots {
     pub(super) forest: Arc<Forest>,
     /// Offset of the cell.
@@ -29,7 +29,7 @@ pub(crate) struct Step<'f> {
     pub(crate) node: Node<'f>,
     pub(crate) order: Order,
     pub(crate) sequence: u32,
-    /// In an inner node: of the child that comes next on the path.
+    /// The position in an inner node of the child that comes next on the path.
     pub(crate) position: usize,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Found<'f> {
 }
 
 impl Roots {
-    /// Of a tree that hangs on that object.
+    /// The roots of the tree whose cell is that object.
     pub(super) fn new(forest: Arc<Forest>, cell_object: Object) -> Roots {
         let (cell, replacements) = (cell_object.offset(), AtomicU32::new(0));
         Roots { forest, cell, cell_object, replacements }
@@ -107,7 +107,7 @@ impl Roots {
         Ok(path)
     }
 
-    /// The leaf that covers `key` in the writer's view, by its place if that is still good.
+    /// The leaf that covers `key` in the writer's view. Uses the place if that is still valid.
     #[inline]
     pub(crate) fn leaf_step(
         &self,
@@ -134,7 +134,7 @@ impl Roots {
         self.leaf(Some(key), view)
     }
 
-    /// A node is replaced.
+    /// Notes that a node was replaced.
     pub(super) fn note_replacement(&self) {
         self.replacements.fetch_add(1, Ordering::Relaxed);
     }
@@ -144,14 +144,14 @@ impl Roots {
         (self.forest.capacity / 5).max(1)
     }
 
-    /// Changes when a key may get another leaf, as the writer sees it.
+    /// A number that changes whenever a key may have got another leaf in the writer's view.
     #[inline]
     pub(crate) fn since(&self) -> u64 {
         let replacements = self.replacements.load(Ordering::Relaxed);
         u64::from(self.forest.dead_epoch()) << 32 | u64::from(replacements)
     }
 
-    /// Inlined, so that an order stays in registers from one node to the next.
+    /// Goes down to the leaf. It is inlined so that an order stays in registers from one node to the next.
     #[inline(always)]
     fn child<'f>(
         &'f self,

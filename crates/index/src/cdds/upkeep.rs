@@ -1,4 +1,4 @@
-//! What is not asked for by readers and writers: marking, scrubbing, collecting, checking.
+//! Upkeep of a tree, beside readers and writers: marking, scrubbing, collecting, checking.
 
 mod check;
 mod collect;

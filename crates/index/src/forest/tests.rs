@@ -1,4 +1,4 @@
-//! Whose business it is to make memory ready.
+//! Tests of which thread prefaults memory.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;

@@ -1,14 +1,15 @@
-//! Which bytes stand for a key in the list of leaves: a permutation of all byte strings that keeps their length.
+//! The scattered key: the bytes that stand for a key in the list of leaves. Scattering is a permutation of all byte
+//! strings that keeps their length.
 //!
 //! # The permutation
 //! The first eight bytes of a key are taken as a number, the first byte the highest. The hash of the bytes behind
 //! them is added without carries, and the number is *mixed*: two rounds of a shift and an odd factor (the finaliser
 //! of SplitMix64: Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014), each step of
-//! which can be taken back. So the number of the scattered key is a hash of the whole key, and the key comes back
+//! which has an inverse. So the number of the scattered key is a hash of the whole key, and the key comes back
 //! from it: nothing is stored twice. A key of fewer bytes is a number of as many bits, mixed within them.
 //!
 //! The hash has no secret. Keys that were chosen to scatter to neighbours fill leaves next to each other, which the
-//! directory then cannot tell apart; a search finds these through the inner nodes.
+//! directory then cannot distinguish; a search finds these through the inner nodes.
 
 use crate::nvtree::hash;
 
@@ -42,7 +43,7 @@ const fn mix(mut word: u64, bits: u32) -> u64 {
     word ^ (word >> half)
 }
 
-/// Takes [`mix`] back.
+/// Computes the inverse of [`mix`].
 #[inline(always)]
 const fn unmix(mut word: u64, bits: u32) -> u64 {
     let (half, mask) = (bits / 2, u64::MAX >> (64 - bits));
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!((one.len(), two.len()), (1 << 8, 1 << 16));
     }
 
-    /// The scattered key is on media: what it is may not change.
+    /// The scattered key is on media, so the permutation may not change.
     #[test]
     fn keys_scatter_as_they_always_have() {
         for (key, expected) in KNOWN {
@@ -162,8 +163,8 @@ mod tests {
         ),
     ];
 
-    /// Of neighbours the parts of the space of hashes have equal shares: a chi-squared sum that chance exceeds
-    /// in less than one of a million choices of constants.
+    /// Neighbouring keys have equal shares of the parts of the space of hashes: the chi-squared sum is one that chance
+    /// exceeds for less than one of a million choices of constants.
     #[test]
     fn neighbours_are_scattered_evenly() {
         let keys: [fn(u64) -> Vec<u8>; 4] = [

@@ -34,7 +34,7 @@ pub(super) fn has_record(&(key, value): &KeyChange<'_>) -> bool {
     value.is_some_and(|value| key.len() > 8 || !stands_alone(value))
 }
 
-/// Puts or removes a key; whether it was there.
+/// Puts or removes a key. Returns whether it was there.
 #[inline(always)]
 pub(crate) fn change<const SCATTERED: bool>(
     leaves: &Leaves,
@@ -43,7 +43,7 @@ pub(crate) fn change<const SCATTERED: bool>(
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
     op.key()?;
-    // First, and alone: this is inlined into all that change a tree.
+    // This comes first and alone stands here, for the function is inlined into each of its callers.
     if let Op::Put { key, value } = op
         && let Some(word) = eight(value)
         && let Some(existed) = put_fast::<SCATTERED>(leaves, key, word, how, writer)
@@ -53,7 +53,8 @@ pub(crate) fn change<const SCATTERED: bool>(
     change_otherwise::<SCATTERED>(leaves, op.apart(), how, writer)
 }
 
-/// As `change`, of what is no put of eight bytes, and of such a put that was tried.
+/// As `change`, for each operation that is not a put of eight bytes, and for a put of eight bytes that the fast path has
+/// refused.
 #[inline(never)]
 fn change_otherwise<const SCATTERED: bool>(
     leaves: &Leaves,
@@ -75,8 +76,8 @@ fn change_otherwise<const SCATTERED: bool>(
     }
 }
 
-/// Removes a key that is no longer than a word, if a fast path can; whether it was there. `None`: it cannot, or something
-/// was quicker, and nothing has changed.
+/// Removes a key that is no longer than a word, if a fast path can. Returns whether it was there. `None`: the fast path
+/// cannot, or another thread was quicker; nothing has changed.
 #[inline(never)]
 fn remove_word<const SCATTERED: bool>(
     leaves: &Leaves,
@@ -95,7 +96,7 @@ fn remove_word<const SCATTERED: bool>(
     }
 }
 
-/// As `change`, if it takes more than one attempt.
+/// As `change`, for changes that take more than one attempt.
 #[inline(never)]
 fn change_in_time<const SCATTERED: bool>(
     leaves: &Leaves,
@@ -105,7 +106,7 @@ fn change_in_time<const SCATTERED: bool>(
 ) -> Result<bool, Error> {
     let (Op::Put { key, .. } | Op::Remove { key }) = op;
     let wanted = Wanted::new(key);
-    // Eight bytes were tried before; removals and long values by all fast paths.
+    // The fast path of eight bytes was tried before, and for removals and long values all fast paths.
     let (effect, mut is_tried) = match op {
         Op::Remove { .. } => (Some(Effect::Remove), true),
         Op::Put { value, .. } if eight(value).is_some() => (None, false),
@@ -132,7 +133,8 @@ fn change_in_time<const SCATTERED: bool>(
     }
 }
 
-/// Puts a value that stands in a block, with other changes; whether the key was there. On an error the block is free.
+/// Puts a value that stands in a block, with other changes. Returns whether the key was there. On an error the block is
+/// free.
 pub(super) fn put_block(
     leaves: &Leaves,
     key: &[u8],
@@ -150,7 +152,7 @@ pub(super) fn put_block(
     }
 }
 
-/// A value of eight bytes in one part, as a word.
+/// A value as a word, if it has eight bytes in one part.
 #[inline(always)]
 fn eight(value: &[&[u8]]) -> Option<u64> {
     match value {
@@ -159,7 +161,7 @@ fn eight(value: &[&[u8]]) -> Option<u64> {
     }
 }
 
-/// The effect of a short value.
+/// The effect of a put, if the value is short.
 fn short(value: &[&[u8]]) -> Option<Effect> {
     let len = len_of(value);
     (len <= 8).then(|| Effect::Put(inline(value), len))

@@ -1,9 +1,9 @@
 //! The fast path of lookups and of changes: key and value are short, nothing needs old versions of the leaf, and
-//! there is a slot. It is what `read/lookup.rs` and `change/general.rs` do, without what these must be ready for; that and
-//! nothing else is why it is there twice. A processor looks some four hundred instructions ahead: if a search
-//! takes fewer, the next one's lines are fetched while this one waits for its own. And it goes on behind a
-//! fence, with the next search, for as long as no more than about a hundred stores wait for the fence. So:
-//! few instructions, fewer stores, and what is kept in registers is not for what seldom happens.
+//! there is a slot. It does what `read/lookup.rs` and `change/general.rs` do, without the cases for which these must be
+//! ready; this is the only reason why the code is there twice. A processor looks some four hundred instructions ahead: if a
+//! search takes fewer, the lines of the next search are fetched while this one waits for its own. And the processor goes on
+//! behind a fence, with the next search, for as long as no more than about a hundred stores wait for the fence. So the code
+//! has few instructions and fewer stores, and keeps nothing in registers that is needed only seldom.
 
 use tembo_pmem::prefetch;
 
@@ -15,22 +15,22 @@ use crate::nvtree::leaf::{
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::{Value, Writer};
 
-// What is not above this mark is in a slot that nothing needs.
+// A slot whose mark is at most `STALE` can be used if nothing needs old versions.
 const _: () = assert!(FREE < STALE && STALE < TOMB);
 
-/// Versions that others may draw meanwhile.
+/// How many versions other threads may draw during a change.
 pub(crate) const SLACK: u64 = 1 << 16;
 
 /// What the change does to the key.
 #[derive(Clone, Copy)]
 pub(crate) enum Effect {
-    /// The value's bytes, and how many.
+    /// Puts a value: its bytes as a word, and how many there are.
     Put(u64, usize),
     Remove,
 }
 
-/// The newest value of the key, if that is what a version sees; `None`: the fast path does not find it, and the leaf may
-/// have been `reached`.
+/// The newest value of the key, if the view sees the newest version of the leaf. `None`: the fast path does not find it, but
+/// it may have set `reached` to the leaf.
 #[inline(always)]
 pub(crate) fn get_fast<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
@@ -67,7 +67,7 @@ pub(crate) fn look_fast(
     looked.filter(|_| side.still(moment))
 }
 
-/// Puts eight bytes; as `change_fast`.
+/// Puts a value of eight bytes. Returns as `change_fast` does.
 #[inline(never)]
 pub(crate) fn put_fast<const SCATTERED: bool>(
     leaves: &Leaves,
@@ -80,8 +80,8 @@ pub(crate) fn put_fast<const SCATTERED: bool>(
     change_fast::<SCATTERED>(leaves, Wanted::new(key), effect, how, writer, &mut None)
 }
 
-/// Performs the change if the fast path can; whether the key was there. `None`: it cannot, or something
-/// was quicker, and nothing has changed. The leaf may have been `reached`.
+/// Performs the change if the fast path can. Returns whether the key was there. `None`: it cannot, or another thread
+/// was quicker; nothing has changed, but `reached` may be set to the leaf.
 #[inline(always)]
 pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
@@ -94,7 +94,7 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     let found = leaves.leaf_fast::<SCATTERED>(wanted)?;
     let Reached { leaf: leaf @ Leaf { side, .. }, lines, moment } = found;
     side.prefetch_rest();
-    // Where its line is full, an element lies in the next, and the new one will.
+    // If its line is full, an element lies in the next line, and so will the new one.
     prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len()) + 1));
     let (all, own) = (leaf.all_slots(), print(wanted.hash));
     let (bytes, traits) = side.bytes();
@@ -125,7 +125,7 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
         return None;
     }
     let base = side.base();
-    // If others have drawn more than the slack since, there is no delta for the version that is drawn below.
+    // The version that is drawn below may be out of reach of the base, if others draw more than the slack meanwhile.
     if how.version_seen(writer).saturating_sub(base) > u64::from(DELTA_MAX) - SLACK {
         return None;
     }
@@ -144,14 +144,14 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     write(region, target, at, &element, meta);
     guard.note(old.map(|(slot, _)| slot), (slot, new), version);
     if let How::Single(_) = how {
-        // ORDER: durable before any thread is notified, and before another writer comes.
+        // ORDER: the element is durable before any thread is notified, and before another writer comes.
         region.fence("nvtree.fast.fence");
     }
     Some(old.is_some())
 }
 
-/// The slots that a change may use, of those that are free or have what was ended, in a leaf whose newest element is of
-/// that version; `None`: not by the fast path.
+/// The slots that a change may use, among those that are free or whose elements were ended, in a leaf whose newest element
+/// is of that version. `None`: the fast path cannot find out.
 #[inline(always)]
 pub(crate) fn usable(
     newest: u64,
@@ -163,11 +163,11 @@ pub(crate) fn usable(
     if writer.retained.needs_no_past(newest) {
         return Some(ended_or_free);
     }
-    // What was ended may be needed; and a group gives up its own element of the key for the new one.
+    // An ended element may be needed; and a group replaces its own element of the key.
     (!how.may_have_own(newest, writer)).then(free)
 }
 
-/// Says that all of a leaf will be read soon: it is split.
+/// Asks the processor for all lines of a leaf that will be split.
 #[cold]
 fn ask_for_all(lines: &[Line]) {
     // The header lies before them.
@@ -175,8 +175,7 @@ fn ask_for_all(lines: &[Line]) {
     lines.iter().for_each(|line| prefetch(line));
 }
 
-/// Of slots in which something is that was ended, or nothing, the one to use: best in the line where a
-/// search looks first.
+/// The slot to use among usable ones: preferably one in the line where a search looks first.
 #[inline(always)]
 pub(crate) fn slot_for(usable: Slots, hash: u64, lines: usize) -> Option<usize> {
     usable.near(line(hash, lines))

@@ -33,8 +33,8 @@ pub(crate) const LOW_INLINE: usize = 24;
 const _: () = assert!(HEADER_SIZE == 64 && size_of::<[Word; 3]>() == LOW_INLINE);
 
 media! {
-    /// Three elements in a cache line, each of which becomes valid by its meta bits, stored last: by the
-    /// order of stores within a line they vouch for the rest.
+    /// Three elements in a cache line. Each becomes valid by its meta bits, which are stored last: stores to one line become
+    /// durable in order, so the meta bits vouch for the rest.
     #[derive(Debug)]
     pub(crate) struct Line {
         pub(crate) pairs: [Pair; SLOTS_PER_LINE],
@@ -58,7 +58,7 @@ media! {
 }
 
 pub(crate) const SLOTS_PER_LINE: usize = 3;
-/// Pairs in a line's length: the three of its elements, and what its meta bits are as long as.
+/// Pairs that fit into the size of a line. Three are those of its elements; its meta bits are as long as the fourth.
 pub(crate) const PAIRS_PER_LINE: usize = size_of::<Line>() / size_of::<Pair>();
 pub(crate) const LINE_SIZE: u64 = size_of::<Line>() as u64;
 const _: () = assert!(LINE_SIZE == 64);
@@ -84,20 +84,20 @@ pub(crate) const DELTA_MAX: u32 = (1 << META_LANE_SHIFT) - 1;
 pub(crate) const SHAPE_BITS: u32 = 10;
 pub(crate) const SHAPE_VALUE_SHIFT: u32 = 4;
 pub(crate) const SHAPE_ODD: u32 = 1 << 8;
-/// A length that says: longer than a word, look into the record.
+/// A length in a shape that means: longer than a word, and in the record.
 pub(crate) const SHAPE_LONG: u32 = 0xf;
-/// A length of a value that says: the value is the object, all of it. The key stands in its word; above the object
-/// stand 16 bits of the value's checksum. Only where records have checksums: programs that do not know it
-/// do not know such trees.
+/// A length of a value that means: the value is the whole object, a block. The key stands in its word; above the object
+/// stand 16 bits of the value's checksum. It occurs only where records have checksums: a program that does not know it
+/// does not know such trees either.
 pub(crate) const SHAPE_BLOCK: u32 = 0xe;
-/// The least value that is stored so.
+/// The least size of a value that is stored as a block.
 pub(crate) const BLOCK_MIN: u64 = 512;
 
 media! {
     /// An entry of a history leaf, which is written once and holds what old versions need: half a line.
     #[derive(Debug)]
     pub(crate) struct OldEntry {
-        /// As in the leaf that the history belongs to.
+        /// Key and payload, as in the leaf that the history belongs to.
         pub(crate) pair: Pair,
         /// The whole stamp; 0: no entry.
         pub(crate) stamp: Word,
@@ -143,32 +143,32 @@ media! {
     }
 }
 
-/// What the leaves of a list are in the order of.
+/// The order of the leaves in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sorted {
-    /// The bytes of the keys.
+    /// They are in the order of the keys' bytes.
     ByKey,
-    /// The bytes of the scattered keys (`hash/scatter.rs`), which stand in the place of the keys: a hash index.
+    /// They are in the order of the bytes of the scattered keys (`hash/scatter.rs`), which stand in the place of the keys:
+    /// the list of a hash index.
     ByHash,
 }
 
 pub(crate) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CELL");
-/// Of a tree whose records have checksums.
+/// The magic of a tree whose records have checksums.
 pub(crate) const CHECKED_CELL_MAGIC: u64 = u64::from_le_bytes(*b"NVT-CEL2");
-/// Of a hash index, and of one whose records have checksums.
+/// The magics of a hash index, and of one whose records have checksums.
 pub(crate) const HASH_CELL_MAGIC: u64 = u64::from_le_bytes(*b"HSH-CELL");
 pub(crate) const CHECKED_HASH_CELL_MAGIC: u64 = u64::from_le_bytes(*b"HSH-CEL2");
 pub(crate) const CELL_SIZE: u64 = size_of::<TreeCell>() as u64;
 const _: () = assert!(CELL_SIZE == 64);
 
-/// Head of a hint's directory, in which an entry of the first leaf of each page follows, and behind each
-/// the page.
+/// Head of a hint's directory. An entry for the first leaf of each page follows it, and behind each entry a [`HintPage`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct HintHeader {
     /// [`HINT_MAGIC`].
     pub(crate) magic: u64,
-    /// Leaves that there were.
+    /// Leaves in the list when the hint was written.
     pub(crate) leaf_count: u64,
 }
 
@@ -186,15 +186,15 @@ pub(crate) struct HintEntry {
     pub(crate) rest: u16,
 }
 
-/// Where the entries of the leaves are that come next, the first one's included.
+/// The place of a page of the hint. In the directory it follows the entry of the page's first leaf.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct HintPage {
-    /// The object that they lie in.
+    /// The object in which the page lies.
     pub(crate) object: u64,
-    /// Their bytes.
+    /// Size of the page, in bytes.
     pub(crate) size: u32,
-    /// The CRC-32C of these.
+    /// The CRC-32C of the page.
     pub(crate) crc: u32,
 }
 
@@ -203,7 +203,7 @@ const _: () = assert!(
 );
 const _: () = assert!(offset_of!(TreeCell, hint) == 16 && offset_of!(TreeCell, hint_check) == 24);
 
-/// The magic of a list that is sorted so, with such records.
+/// The magic of a list, by its order and the kind of its records.
 pub(crate) fn cell_magic(sorted: Sorted, records: Records) -> u64 {
     match (sorted, records) {
         (Sorted::ByKey, Records::Unchecked) => CELL_MAGIC,
@@ -213,7 +213,7 @@ pub(crate) fn cell_magic(sorted: Sorted, records: Records) -> u64 {
     }
 }
 
-/// The records of a list with that magic; `None`: it is none that is sorted so.
+/// The kind of the records of a list with that magic. `None`: it is no magic of a list in that order.
 pub(crate) fn records_of(sorted: Sorted, magic: u64) -> Option<Records> {
     [Records::Unchecked, Records::Checked]
         .into_iter()

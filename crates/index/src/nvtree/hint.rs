@@ -1,4 +1,11 @@
-//! The hint: which leaves there were, written down so that an open need not walk their list.
+//! The hint: the leaves of a list at one time, written down so that an open need not walk the list.
+//!
+//! ```text
+//!   cell ──► directory: first entry of each page, checksum of the page
+//!              │   │   │
+//!              ▼   ▼   ▼
+//!             page page page     entries: number and low key of each leaf, in the order of the list
+//! ```
 //!
 //! # What it is
 //! *Pages* of entries, a leaf's number and its low key, in the order of the list; and a *directory* of the
@@ -7,21 +14,21 @@
 //! when something first looks for a key that it covers (`leaves.rs`).
 //!
 //! # Why it may be believed
-//! It says what was. The leaves of that time are leaves still, with the same low keys, because a low
-//! key never changes, and because a merge, which alone takes a leaf away, withdraws the hint before (the
-//! word that names it becomes 0, and is durable before the leaf is unlinked). What it does not say, since
-//! leaves have been split, is found by walking right: a hint that lacks leaves is as good as one
-//! that is older. So a page that is damaged, or a leaf whose low key is too long to be written down, is
-//! left out; and a directory that is damaged is no hint. A leaf of a hint is checked like any other
+//! The hint says what was. The leaves of that time are still leaves, with the same low keys, because a low
+//! key never changes, and because only a merge takes a leaf away, and it withdraws the hint before (the
+//! word that names it becomes 0, and is durable before the leaf is unlinked). Leaves that were split off since
+//! are found by walking to the right: a hint that lacks leaves is as good as an older one.
+//! So a page that is damaged, or a leaf whose low key is too long to be written down, is
+//! left out, and a directory that is damaged counts as no hint. A leaf of a hint is checked like any other
 //! when it is read.
 //!
 //! # What a crash leaves
 //! Nothing orders the directory before the cell that names it, or a page before its directory: each is
-//! bound by its bytes' checksum in what names it, so what was torn, or is something else by now, is seen.
-//! The one fence is there so that a thread that waits for a hint has one. What was written and is not named is
-//! found free by the sweep.
+//! bound by a checksum of its bytes in what names it, so a reader sees if it was torn or overwritten.
+//! The one fence is there so that a thread that waits for a hint has a durable one. The sweep frees pages that were
+//! written and are not named.
 //!
-//! It is read here, written and withdrawn in `upkeep/hint_writer.rs`.
+//! This module reads the hint; `upkeep/hint_writer.rs` writes and withdraws it.
 //!
 //! # Cost
 //! Some ten bytes a leaf, one flush for each page of at most 8 KiB, one fence. It is written beside
@@ -39,10 +46,10 @@ pub(crate) use self::entries::{Entries, Page};
 use crate::nvtree::format::{HINT_MAGIC, HintHeader, HintPage, TreeCell};
 use crate::{Error, Forest};
 
-/// Fewer leaves are walked as soon as read.
+/// A list of fewer leaves is walked as quickly as a hint is read.
 const LEAVES_MIN: usize = 64;
 
-/// The first leaf of each page, and the pages.
+/// The directory of a hint: the first leaf of each page, and the pages.
 pub(crate) struct Directory {
     pub(crate) firsts: Entries,
     pub(crate) pages: Vec<HintPage>,
@@ -59,7 +66,7 @@ impl Hinted {
         self.0.store(leaves, Ordering::Relaxed);
     }
 
-    /// Whether so many leaves call for another hint: it would know a quarter more.
+    /// Whether there are so many leaves that another hint is worth it: it would know a quarter more.
     pub(crate) fn is_outgrown_by(&self, leaves: usize) -> bool {
         let hinted = self.0.load(Ordering::Relaxed);
         leaves >= LEAVES_MIN && leaves > hinted + hinted / 4

@@ -1,5 +1,5 @@
-//! What old versions need of a leaf whose one key has more of them than it has slots: leaves that
-//! are written once and linked from it.
+//! The history of a leaf: what old versions need, where one key has more versions than its leaf has slots. It lies in
+//! *history leaves*, which are written once and linked from the leaf.
 
 use tembo_pool::Object;
 
@@ -74,7 +74,7 @@ pub(crate) fn push(leaf: &Leaf<'_>, entries: &[Old]) -> Result<(), Error> {
     link(leaf, made.last().map_or(older, |made| made.to_bits()))
 }
 
-/// Replaces a leaf's history by one of these entries, as [`push`].
+/// Replaces a leaf's history by one of these entries. It is durable as with [`push`].
 pub(crate) fn replace(
     leaf: &Leaf<'_>,
     entries: &[Old],
@@ -84,7 +84,7 @@ pub(crate) fn replace(
     relink(leaf, &make(leaf, entries, 0)?, version, retired)
 }
 
-/// Makes these history leaves, of [`make`], all that a leaf has. Allocates nothing; durable when it
+/// Makes the history leaves that [`make`] has returned the whole history of a leaf. Allocates nothing. Durable when it
 /// returns.
 pub(crate) fn relink(
     leaf: &Leaf<'_>,
@@ -98,8 +98,8 @@ pub(crate) fn relink(
     Ok(())
 }
 
-/// Writes history leaves in front of another; the last that is returned is the first of them. On an
-/// error nothing is allocated.
+/// Writes history leaves that lead to the history leaf `older`. Returns them; the last one is the head of the chain. On
+/// an error nothing is allocated.
 pub(crate) fn make(leaf: &Leaf<'_>, entries: &[Old], mut older: u64) -> Result<Vec<Object>, Error> {
     let pool = leaf.forest.pool();
     let node_size = u64::from(pool.geometry().node_size);
@@ -117,9 +117,10 @@ fn link(leaf: &Leaf<'_>, older: u64) -> Result<(), Error> {
     let (region, header) = (leaf.region(), leaf.header()?);
     // ORDER: the history is durable before the leaf refers to it.
     region.fence("nvtree.history.fence");
-    // ORDER: after the history, as above; and after every version that it leaves out was given up.
+    // ORDER: after the history, as above; and after the versions were given up whose entries it leaves out.
     region.commit("nvtree.history.link", &header.older, older);
-    // ORDER: linked before what stood in the leaf is erased, unlinked before its space is used again.
+    // ORDER: the link is durable before copies in the leaf are erased, and before the space of an older history is used
+    // again.
     region.flush("nvtree.history.link.flush", region.offset_of(&header.older), 8);
     // ORDER: as above.
     region.fence("nvtree.history.link.fence");
@@ -146,13 +147,13 @@ fn write(leaf: &Leaf<'_>, object: Object, older: u64, entries: &[Old]) -> Result
         region.store(&entry.shape, u64::from(old.element.shape.0 | removed));
         region.store(&entry.stamp, old.stamp.to_bits());
     }
-    // ORDER: durable before the leaf refers to it.
+    // ORDER: the history leaf is durable before the leaf refers to it.
     region.flush("nvtree.history.flush", object.offset(), object.size());
     Ok(())
 }
 
 impl Old {
-    /// What a leaf's element becomes.
+    /// The entry of the history that an element of a leaf becomes.
     pub(crate) fn of(element: Element, meta: Meta, stamp: Stamp) -> Old {
         Old { element, stamp, removed: meta.is_removed() }
     }

@@ -7,14 +7,14 @@ use crate::{Stamp, Ticket, VERSION_MAX, Writer};
 /// How changes commit.
 #[derive(Clone, Copy)]
 pub(crate) enum How<'c> {
-    /// Stamped by the writer, with others.
+    /// They commit together, with the stamp of the writer.
     Grouped,
-    /// By itself, stamped in its turn.
+    /// Each commits by itself, with a version that it draws by this ticket.
     Single(&'c Ticket<'c>),
 }
 
 impl How<'_> {
-    /// A version that the change will not be below.
+    /// A lower bound of the version that the change will have.
     pub(crate) fn version(self, writer: &Writer<'_>) -> u64 {
         match self {
             How::Grouped => writer.stamp.version(),
@@ -22,7 +22,7 @@ impl How<'_> {
         }
     }
 
-    /// As [`version`](How::version), as it was some time ago.
+    /// As [`version`](How::version), but the bound may be some time old.
     #[inline(always)]
     pub(crate) fn version_seen(self, writer: &Writer<'_>) -> u64 {
         match self {
@@ -31,8 +31,8 @@ impl How<'_> {
         }
     }
 
-    /// Whether a leaf whose newest element is of that version may have one that is to be changed again, or is not known
-    /// well enough.
+    /// Whether a leaf whose newest element is of that version may have an element of this group, which is to be changed
+    /// again, or has a side-car that does not show all.
     #[inline(always)]
     pub(crate) fn may_have_own(self, newest: u64, writer: &Writer<'_>) -> bool {
         match self {
@@ -41,7 +41,7 @@ impl How<'_> {
         }
     }
 
-    /// A record was written; what refers to it comes next.
+    /// Fences a record that was written, before an element that refers to it is, if the change commits by itself.
     #[inline(always)]
     pub(crate) fn fence_record(self, region: &Region) {
         if let How::Single(_) = self {
@@ -50,7 +50,7 @@ impl How<'_> {
         }
     }
 
-    /// As [`fence_record`](How::fence_record), of a block.
+    /// As [`fence_record`](How::fence_record), for a block.
     #[inline(always)]
     pub(crate) fn fence_block(self, region: &Region) {
         if let How::Single(_) = self {
@@ -59,16 +59,16 @@ impl How<'_> {
         }
     }
 
-    /// The element of the change was written, and is durable on return if it commits by itself.
+    /// Fences the element of a change that commits by itself: it is durable on return.
     #[inline(always)]
     pub(crate) fn fence_element(self, region: &Region) {
         if let How::Single(_) = self {
-            // ORDER: durable before any thread is notified, and before another writer comes.
+            // ORDER: the element is durable before any thread is notified, and before another writer comes.
             region.fence("nvtree.single.fence");
         }
     }
 
-    /// The stamp of what is written.
+    /// The stamp of the element that is written.
     #[inline]
     pub(crate) fn stamp(self, writer: &Writer<'_>) -> Stamp {
         match self {

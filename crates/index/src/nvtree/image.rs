@@ -1,4 +1,4 @@
-//! All of a leaf, in the order of keys: for whatever is not a single search.
+//! The image of a leaf: all its elements in the order of keys, for everything that is more than a single search.
 
 mod keys;
 mod make;
@@ -26,13 +26,13 @@ use crate::nvtree::leaf::{Element, Leaf, Meta};
 use crate::record::read_key;
 use crate::{DeadIntervals, Error, Retained, Stamp};
 
-/// In no slot of the leaf.
+/// The slot of an element that is in no slot of the leaf.
 pub(crate) const NO_SLOT: usize = usize::MAX;
 
 /// An element and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// [`NO_SLOT`] of what is in the history.
+    /// [`NO_SLOT`] if the element is in the history.
     pub(crate) slot: usize,
     pub(crate) element: Element,
     pub(crate) meta: Meta,
@@ -42,18 +42,18 @@ pub(crate) struct Seen {
 /// The elements of a leaf.
 #[derive(Debug, Default)]
 pub(crate) struct LeafImage {
-    /// Those that count, by key and then from the newest to the oldest.
+    /// Elements that count, by key and then from the newest to the oldest.
     pub(crate) seen: Vec<Seen>,
-    /// Copies of what is in another leaf or in the history: left over by a split, a merge.
+    /// Copies of elements that are in another leaf or in the history: a split or a merge has left them.
     pub(crate) strays: Vec<Seen>,
     /// Slots of elements whose versions never happened.
     pub(crate) dead: Vec<usize>,
-    /// What old versions need beside these, by key and then from the newest to the oldest.
+    /// Entries of the history, by key and then from the newest to the oldest.
     pub(crate) old: Vec<Old>,
 }
 
 impl LeafImage {
-    /// Reads a leaf whose caller holds the lock, or checks afterwards that it was still.
+    /// Reads a leaf. The caller holds the lock, or checks afterwards that the leaf has not changed meanwhile.
     pub(crate) fn read(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<LeafImage, Error> {
         let mut contents = LeafImage { old: history::read(leaf)?, ..LeafImage::default() };
         let (bases, high) = (leaf.bases()?, High::of(leaf)?);
@@ -85,14 +85,14 @@ impl LeafImage {
     }
 
     pub(super) fn insert(&mut self, leaf: &Leaf<'_>, seen: Seen) -> Result<(), Error> {
-        // Not by a library's sort, which may object to the order of keys in a damaged leaf.
+        // This is no library's sort: that may panic if the keys of a damaged leaf have no order.
         let (mut from, mut to) = (0, self.seen.len());
         while from < to {
             let middle = (from + to) / 2;
             let other = &self.seen[middle];
             let order = compare(leaf, &other.element, &seen.element)?;
             let order = order.then(seen.stamp.version().cmp(&other.stamp.version()));
-            // What is in a slot comes before a copy of it in the history.
+            // An element in a slot comes before its copy in the history.
             if order.is_lt() || order.is_eq() && seen.slot == NO_SLOT {
                 from = middle + 1;
             } else {
@@ -103,7 +103,7 @@ impl LeafImage {
         Ok(())
     }
 
-    /// An old element that the history has too stands here only because something was interrupted.
+    /// Moves old elements that the history has too to the strays: they are here only because a change was interrupted.
     fn set_copies_aside(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
         let mut at = 0;
         while at < self.seen.len() && !self.old.is_empty() {
@@ -143,7 +143,7 @@ impl LeafImage {
         })
     }
 
-    /// As [`LeafImage`], with the history among the elements.
+    /// The image with the entries of the history among the elements.
     pub(crate) fn with_history(mut self, leaf: &Leaf<'_>) -> Result<LeafImage, Error> {
         for old in std::mem::take(&mut self.old) {
             let Old { element, stamp, removed, .. } = old;
@@ -153,7 +153,7 @@ impl LeafImage {
         Ok(self)
     }
 
-    /// The newest elements of keys that only the history knows: what came after them never happened.
+    /// The newest elements of keys that only the history has: the versions after them never happened.
     pub(crate) fn orphans(&self, leaf: &Leaf<'_>) -> Result<Vec<Seen>, Error> {
         if self.old.is_empty() {
             return Ok(Vec::new());
@@ -166,7 +166,7 @@ impl LeafImage {
         Ok(newest.filter(|seen| seen.slot == NO_SLOT && !seen.meta.is_removed()).collect())
     }
 
-    /// What the history has of a key.
+    /// The entries that the history has of a key.
     pub(crate) fn old_of<'c>(
         &'c self,
         leaf: &'c Leaf<'_>,
@@ -179,7 +179,7 @@ impl LeafImage {
 }
 
 /// Whether the element at `at` of a key's elements, from the newest to the oldest, is needed by a
-/// version that can be read. (Of a removal, only while there is something that it removes.)
+/// version that can be read. (A removal is needed only while there is something that it removes.)
 pub(crate) fn is_needed(key: &[Seen], at: usize, retained: &Retained) -> bool {
     match at.checked_sub(1) {
         None => true,
@@ -197,7 +197,7 @@ pub(crate) fn compare(leaf: &Leaf<'_>, a: &Element, b: &Element) -> Result<Order
     }
     match (a.shape.key_len(), b.shape.key_len()) {
         (Some(a), Some(b)) => Ok(a.cmp(&b)),
-        // Eight bytes of a longer key are no less than all of a shorter one.
+        // The words are equal: a key of at most eight bytes is below a longer one.
         (Some(_), None) => Ok(Ordering::Less),
         (None, Some(_)) => Ok(Ordering::Greater),
         (None, None) => match (a.record(), b.record()) {
@@ -211,12 +211,12 @@ pub(crate) fn compare(leaf: &Leaf<'_>, a: &Element, b: &Element) -> Result<Order
     }
 }
 
-/// Where the keys of a leaf end.
+/// The upper end of a leaf's keys.
 enum High<'f> {
     Nowhere,
-    /// Above all keys that have the prefix.
+    /// It lies above all keys that have the prefix.
     Above,
-    /// At a key that has it, with its head.
+    /// It is a key that has the prefix; its head is the second field.
     At(KeyBytes<'f>, u64),
 }
 

@@ -28,7 +28,7 @@
 //! sequence, even, and (3) found the token [still](Token::still) good, knows that at that sequence the
 //! leaf covered the key.
 //!
-//! # Rooms
+//! # Modules
 //! ```text
 //!   inner.rs    Inner: the nodes, and the lock of their writers
 //!     |
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
 }
 
 impl Drop for Inner {
-    /// Gives its nodes back: nothing reads it any more.
+    /// Gives the nodes back. No thread reads them any more.
     fn drop(&mut self) {
         let changer = self.changer.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut ids = std::mem::take(&mut changer.free);
@@ -88,8 +88,8 @@ impl Inner {
         Inner::load(arena, std::iter::once(Ok((first, [].as_slice()))))
     }
 
-    /// The inner nodes of these leaves, which come with their low keys, in order. What the first one's is
-    /// does not matter: it covers all keys below the second's.
+    /// Makes the inner nodes of these leaves, which come with their low keys, in order. The low key of the first leaf
+    /// does not matter: that leaf covers all keys below the second's low key.
     ///
     /// # Errors
     /// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
@@ -110,8 +110,8 @@ impl Inner {
         self.nodes.find(key, lows)
     }
 
-    /// As `find`, of a key whose first eight bytes are `front`, if nothing changes the nodes on the way and heads
-    /// alone decide.
+    /// As `find`, for a key whose first eight bytes are `front`. `None`: a writer changes a node on the way, or heads alone
+    /// do not decide.
     #[inline(always)]
     pub(crate) fn find_by_heads(&self, key: &[u8], front: u64) -> Option<(LeafId, Token<'_>)> {
         self.nodes.find_by_heads(key, front)
@@ -141,8 +141,8 @@ impl Inner {
         self.nodes.behind(key, lows)
     }
 
-    /// The last leaf whose low key is below `key`: what comes next in a backward scan that has read
-    /// the leaf whose low key is `key`.
+    /// The last leaf whose low key is below `key`. It comes next in a backward scan that has read
+    /// the leaf with the low key `key`.
     ///
     /// # Errors
     /// Those of `lows`.
@@ -162,8 +162,8 @@ impl Inner {
         self.nodes.last(lows)
     }
 
-    /// Says that `leaf`, whose low key is `low`, covers the upper part of what the leaf before it did.
-    /// The caller holds the lock of that leaf, and `lows` knows the new one. Seen by readers on return.
+    /// Publishes that `leaf`, whose low key is `low`, covers the upper part of the range of the leaf before it.
+    /// The caller holds the lock of that leaf, and `lows` knows the new one. Readers see it on return.
     /// Does nothing if that was said before.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl Inner {
         self.changer().insert(&self.nodes, (low, leaf), lows)
     }
 
-    /// As `insert`, of a leaf that has been there, published in the order of low keys.
+    /// As `insert`, for leaves that were there before and are published in the order of their low keys.
     ///
     /// # Errors
     /// As of `insert`.
@@ -181,8 +181,8 @@ impl Inner {
         self.changer().learn(&self.nodes, (low, leaf), lows)
     }
 
-    /// Says that `leaf`, whose low key is `low` and which is not the first, is no more: the leaf before it
-    /// covers what it did. The caller holds the locks of both. Seen by readers on return.
+    /// Publishes that `leaf`, whose low key is `low` and which is not the first, was merged: the leaf before it
+    /// covers its range. The caller holds the locks of both. Readers see it on return.
     ///
     /// # Errors
     /// Those of `lows`, and [`Error::Damaged`] if there is no such leaf. Nothing has changed then.
@@ -207,7 +207,7 @@ impl Inner {
     }
 
     fn changer(&self) -> MutexGuard<'_, Changer> {
-        // Nothing panics between closing nodes and opening them.
+        // Poison is ignored: no code panics between closing nodes and opening them.
         lock(&self.changer)
     }
 }

@@ -31,7 +31,7 @@ use crate::record::{
 };
 use crate::{Error, Forest, Value};
 
-/// A leaf of a forest, which need not be one: every read is checked.
+/// A leaf of a forest. There may be no leaf at its place, so every read is checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Leaf<'f> {
     pub(crate) forest: &'f Forest,
@@ -39,16 +39,16 @@ pub(crate) struct Leaf<'f> {
     pub(crate) side: &'f Side,
 }
 
-/// A key as an element of some leaf would have it.
+/// A key as an element of a leaf has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'k> {
     pub(crate) key: &'k [u8],
     pub(crate) word: u64,
-    /// The key's part of it.
+    /// The key's part of the shape.
     pub(crate) shape: Shape,
 }
 
-/// Where the keys of a leaf lie: from its low key on, below the next leaf's, if there is one.
+/// The range of a leaf's keys: from its low key on, below the low key of the next leaf, if there is one.
 #[derive(Clone, Copy)]
 pub(crate) struct Range<'f> {
     pub(crate) low: KeyBytes<'f>,
@@ -56,12 +56,12 @@ pub(crate) struct Range<'f> {
 }
 
 impl Range<'_> {
-    /// Whether the key belongs there.
+    /// Whether the key lies in the range.
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         self.low.compare(key).is_le() && self.high.is_none_or(|high| high.compare(key).is_gt())
     }
 
-    /// Bytes with which every key in it begins.
+    /// The number of bytes with which every key in the range begins.
     pub(crate) fn common_len(&self) -> u16 {
         self.high.map_or(0, |high| high.with(|high| common(self.low, high)))
     }
@@ -83,7 +83,7 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// The leaf that an object read from media is said to be.
+    /// The leaf at an object that media name as one.
     #[inline(always)]
     pub(crate) fn of(forest: &'f Forest, object: Object) -> Result<Leaf<'f>, Error> {
         let leaf = Leaf::at(forest, Leaf::id_of(forest, object)?)?;
@@ -91,7 +91,7 @@ impl<'f> Leaf<'f> {
         Ok(leaf)
     }
 
-    /// What a leaf is known by that an object is said to be.
+    /// The number of the leaf at an object that media name as one.
     pub(crate) fn id_of(forest: &Forest, object: Object) -> Result<LeafId, Error> {
         forest.pool().valid(object)?;
         if object.size() != u64::from(forest.pool().geometry().node_size) {
@@ -110,7 +110,7 @@ impl<'f> Leaf<'f> {
         self.forest.lines.into()
     }
 
-    /// A bit for each of its slots.
+    /// A bit for each slot of the leaf.
     #[inline]
     pub(crate) fn all_slots(&self) -> u64 {
         self.forest.all_slots
@@ -141,38 +141,38 @@ impl<'f> Leaf<'f> {
         Ok(self.region().get(self.line_offset(line))?)
     }
 
-    /// All of its lines.
+    /// All lines of the leaf.
     #[inline(always)]
     pub(crate) fn all_lines(&self) -> Result<&'f [Line], Error> {
         Ok(self.region().slice(self.line_offset(0), self.lines())?)
     }
 
-    /// All of its lines as pairs of words; the last one of each line is its meta bits.
+    /// All lines of the leaf as pairs of words. The last pair of each line is its meta bits.
     #[inline(always)]
     pub(crate) fn all_pairs(&self) -> Result<&'f [Pair], Error> {
         Ok(self.region().slice(self.line_offset(0), self.lines() * PAIRS_PER_LINE)?)
     }
 
-    /// Says that a line of it will be read soon.
+    /// Asks the processor for a line of the leaf.
     #[inline]
     pub(crate) fn prefetch_line(&self, line: usize) {
         self.region().prefetch(self.line_offset(line));
     }
 
-    /// Says that all of it will be read soon.
+    /// Asks the processor for the whole leaf.
     pub(crate) fn prefetch_all(&self) {
-        // The header is as long as a line.
+        // The header is one line.
         let lines = self.region().slice(self.offset(), 1 + self.lines());
         lines.unwrap_or_default().iter().for_each(|line: &Line| prefetch(line));
     }
 
-    /// Asks the disk for it, where pages come one by one.
+    /// Asks the disk for the leaf, where pages come one by one.
     #[inline]
     pub(crate) fn will_read(&self) {
         self.region().will_read(self.offset(), (1 + self.lines() as u64) * LINE_SIZE);
     }
 
-    /// Magic and lengths.
+    /// Checks the magic and the lengths.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check(self.header()?, self.offset())
     }
@@ -192,7 +192,7 @@ impl<'f> Leaf<'f> {
         Ok((low_len > LOW_INLINE).then(|| Object::from_bits(header.low[0].load())))
     }
 
-    /// The least key that belongs here.
+    /// The low key: the least key that belongs to the leaf.
     #[inline(always)]
     pub(crate) fn low(&self) -> Result<KeyBytes<'f>, Error> {
         let header = self.header()?;
@@ -214,7 +214,7 @@ impl<'f> Leaf<'f> {
         Ok(low.into())
     }
 
-    /// The prefix of its keys.
+    /// The prefix of the leaf's keys.
     pub(crate) fn prefix(&self) -> Result<KeyBytes<'f>, Error> {
         let prefix_len = usize::from(self.prefix_len()?);
         if prefix_len == 0 {
@@ -237,8 +237,8 @@ impl<'f> Leaf<'f> {
         self.next_object()?.map(|next| Leaf::of(self.forest, next)).transpose()
     }
 
-    /// The next leaf, which has keys above those here. The list is not to be trusted: a damaged one may go round,
-    /// but a low key that rises at every step does so only so often.
+    /// The next leaf, whose low key is above this one's. A damaged list may go round; since the low key has to rise at
+    /// every step, a walk ends nevertheless.
     pub(crate) fn following(&self) -> Result<Option<Leaf<'f>>, Error> {
         let Some(next) = self.next()? else { return Ok(None) };
         if next.low()? <= self.low()? {
@@ -247,12 +247,12 @@ impl<'f> Leaf<'f> {
         Ok(Some(next))
     }
 
-    /// Where its keys lie.
+    /// The range of the leaf's keys.
     pub(crate) fn range(&self) -> Result<Range<'f>, Error> {
         Ok(Range { low: self.low()?, high: self.high()? })
     }
 
-    /// The least key above those that belong here; `None`: there is no bound.
+    /// The least key above those that belong to the leaf. `None`: there is no bound.
     pub(crate) fn high(&self) -> Result<Option<KeyBytes<'f>>, Error> {
         self.next()?.map(|next| next.low()).transpose()
     }
@@ -264,7 +264,7 @@ impl<'f> Leaf<'f> {
         Ok(read(line, slot % SLOTS_PER_LINE))
     }
 
-    /// How the key stands in an element here.
+    /// The key as an element of this leaf has it.
     #[inline]
     pub(crate) fn place<'k>(&self, key: &'k [u8], traits: Traits) -> Result<Placed<'k>, Error> {
         let prefix_len = usize::from(traits.prefix_len);
@@ -292,8 +292,8 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// The value of an element, if it is of that key, for a reader: a writer may move the element while it is
-    /// read. A record is looked at once for both.
+    /// The value of an element, if the element has that key. For a reader: a writer may move the element while it is
+    /// read. This looks at a record once, for key and value.
     #[inline(always)]
     pub(crate) fn value_of_key(
         &self,
@@ -311,7 +311,7 @@ impl<'f> Leaf<'f> {
         if self.is_of(element, placed)? { self.value(element).map(Some) } else { Ok(None) }
     }
 
-    /// The value of an element, for a reader: a writer may move the element while it is read.
+    /// The value of an element. For a reader: a writer may move the element while it is read.
     #[inline]
     pub(crate) fn value(&self, element: &Element) -> Result<Value<'f>, Error> {
         match element.shape.value_len() {
@@ -324,7 +324,7 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// The value of an element that has an object to itself, which is verified if that is owed.
+    /// The value of an element that stands in a block. It is verified, unless that was done before.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; damage.
@@ -336,7 +336,7 @@ impl<'f> Leaf<'f> {
         Ok(Value::in_pool(self.region().media_bytes(block.offset(), block.size())?))
     }
 
-    /// Compares a block with the checksum that its element has.
+    /// Compares a block with the checksum in its element.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; damage.
@@ -351,8 +351,8 @@ impl<'f> Leaf<'f> {
         Ok(())
     }
 
-    /// The value of an element, for a reader, and its whole key, which takes the place of what `key` has. A record is
-    /// looked at once for both.
+    /// The value of an element, for a reader. Replaces the content of `key` by the element's whole key. This looks at a
+    /// record once, for both.
     #[inline(always)]
     pub(crate) fn read_entry(
         &self,
@@ -393,7 +393,7 @@ impl<'f> Leaf<'f> {
     }
 }
 
-/// Magic and lengths of the leaf at an offset.
+/// Checks magic and lengths of the leaf at an offset.
 #[inline]
 pub(crate) fn check(header: &LeafHeader, offset: u64) -> Result<(), Error> {
     let shape = header.shape.load();

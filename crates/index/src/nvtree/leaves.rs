@@ -3,7 +3,7 @@
 //! # The idea
 //! The inner nodes are made when something first looks for a key: of the first leaf of each page of the hint
 //! (`hint.rs`), or, where there is no hint, of the whole list (`leaves/headers.rs`). From then on they are used; that
-//! leaves are missing means only that a search can end too far to the left. So as long as they are not *whole*, the
+//! leaves are missing in them means only that a search can end too far to the left. So as long as they are not *whole*, the
 //! thread that has found a leaf compares its key with the next leaf's low key. If the key is not below that, the
 //! thread gives the inner nodes what the page of the hint has, once for each page, walks right over what the hint
 //! did not know, publishes that too, and looks again. The mark, which passes every leaf, makes them whole in the
@@ -52,7 +52,7 @@ use crate::nvtree::inner::{Inner, LeafId, Token};
 use crate::nvtree::leaf::{Leaf, Moment, Range, line};
 use crate::{Error, Forest};
 
-/// Pages to the left and to the right whose first leaves can be in the same inner node.
+/// Number of neighbouring pages, to each side, whose first leaves can be in the same inner node.
 const NEAR: usize = 64;
 
 /// The leaf that a key belongs to, at a moment at which nothing changed it.
@@ -67,9 +67,9 @@ pub(crate) struct Reached<'f> {
 pub(crate) struct Leaves {
     pub(super) forest: Arc<Forest>,
     pub(super) cell_object: Object,
-    /// Made when something first looks for a key.
+    /// The inner nodes. They are made when some thread first looks for a key.
     inner: OnceLock<Box<Inner>>,
-    /// Where keys are scattered.
+    /// The directory, in a hash index.
     directory: Option<Box<HashDirectory>>,
     opening: Opening,
     pub(super) hinted: Hinted,
@@ -79,7 +79,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Of the tree whose cell that object is.
+    /// The leaves of the tree whose cell is that object.
     pub(super) fn new(forest: Arc<Forest>, cell_object: Object, sorted: Sorted) -> Leaves {
         let (opening, hinted) = (Opening::default(), Hinted::default());
         let (inner, kept) = (OnceLock::new(), AtomicU64::new(0));
@@ -120,7 +120,7 @@ impl Leaves {
         self.inner.get().map(|inner| inner.leaf_count())
     }
 
-    /// So many elements of a leaf that is split are needed by old versions only.
+    /// Notes that so many elements of a leaf that is split are needed by old versions only.
     pub(super) fn note_kept(&self, count: usize) {
         self.kept.fetch_add(count as u64, Ordering::Relaxed);
         self.forest.kept.fetch_add(count as u64, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Leaves {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// A walk begins.
+    /// Notes that a walk begins.
     pub(super) fn forget_kept(&self) {
         let kept = self.kept.swap(0, Ordering::Relaxed);
         self.forest.kept.fetch_sub(kept, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Leaves {
         }
     }
 
-    /// As `leaf_of`, if nothing is in the way.
+    /// As `leaf_of`, by the fast way only. `None`: a writer, or inner nodes that are not whole, are in that way.
     #[inline(always)]
     pub(crate) fn leaf_at_once(&self, wanted: Wanted<'_>) -> Option<Reached<'_>> {
         let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
@@ -158,7 +158,8 @@ impl Leaves {
         token.still().then_some(Reached { leaf, lines, moment })
     }
 
-    /// The leaf that the key belongs to, by the fastest way if nothing is in that way; of scattered keys by the directory.
+    /// The leaf that the key belongs to, by the fastest way: for scattered keys by the directory. `None`: that way does not
+    /// lead there at this moment.
     #[inline(always)]
     pub(crate) fn leaf_fast<const SCATTERED: bool>(
         &self,
@@ -184,23 +185,23 @@ impl Leaves {
         }
     }
 
-    /// The leaf that the directory names for keys that begin so, and the least and the greatest of these.
+    /// The leaf that the directory names for keys with this beginning, and the least and the greatest of these keys.
     #[cfg(test)]
     pub(crate) fn listed(&self, head: u64) -> Option<(LeafId, std::ops::RangeInclusive<u64>)> {
         self.directory.as_deref()?.listed(head)
     }
 
-    /// Lists the leaf that the key belongs to in the directory, if nothing is in the way.
+    /// Lists the leaf that the key belongs to in the directory, unless a writer holds its lock.
     #[cold]
     #[inline(never)]
     fn list(&self, directory: &HashDirectory, wanted: Wanted<'_>) {
         let (Ok(Reached { leaf, moment, .. }), Ok(inner)) = (self.leaf_of(wanted), self.inner())
         else {
-            // What is in the way is reported by the search that follows.
+            // An error is reported by the search that follows.
             return;
         };
         directory.reach(inner.leaf_count());
-        // The sequence goes on when the lock is given back, as `HashDirectory` wants.
+        // The sequence goes on when the lock is released, as `HashDirectory` requires.
         let Some(_guard) = leaf.side.lock_at(moment) else { return };
         if let Ok(range) = leaf.range() {
             directory.list(leaf.id, range.low, range.high);
@@ -208,7 +209,7 @@ impl Leaves {
         }
     }
 
-    /// The leaves of some keys, looked for side by side: a hint.
+    /// The leaves of some keys, looked for side by side. They are a hint, which may be outdated.
     pub(crate) fn leaves_abreast(&self, keys: &[&[u8]]) -> Result<Vec<LeafId>, Error> {
         let inner = self.inner()?;
         let Some(directory) = &self.directory else {
@@ -224,8 +225,8 @@ impl Leaves {
         keys.iter().map(leaf).collect()
     }
 
-    /// Reaches the leaves of some keys side by side, and asks for what a search of them reads first. Adds one for each key;
-    /// `None`: something is in its way.
+    /// Reaches the leaves of some keys side by side, and prefetches what a search of them reads first. Adds one leaf for each
+    /// key, or `None` where a writer, or inner nodes that are not whole, are in the way.
     pub(crate) fn reach_abreast<'f, const SCATTERED: bool>(
         &'f self,
         wanted: &[Wanted<'_>],
@@ -257,11 +258,11 @@ impl Leaves {
                 token.still().then_some(Reached { leaf, lines, moment })
             }));
         }
-        // Each is then looked for alone, and of an error that is where it is found.
+        // Each key is then looked for alone, and that search reports the error.
         reached.resize(all, None);
     }
 
-    /// Asks for what a search of a leaf reads first.
+    /// Prefetches what a search of a leaf reads first.
     #[inline(always)]
     fn begin_look(&self, id: LeafId, hash: u64) -> Option<(Leaf<'_>, &[Line])> {
         let leaf = Leaf::at(&self.forest, id).ok()?;
@@ -290,13 +291,13 @@ impl Leaves {
         }
     }
 
-    /// As `leaf_of`, with what the side-car says.
+    /// As `leaf_of`, with the content of the side-car.
     #[inline]
     pub(crate) fn spot<'f, 'k>(&'f self, wanted: Wanted<'k>) -> Result<Spot<'f, 'k>, Error> {
         self.spot_at(wanted, None)
     }
 
-    /// As `spot`; the leaf may have been reached before.
+    /// As `spot`, for a search that may have reached the leaf before.
     #[inline]
     pub(crate) fn spot_at<'f, 'k>(
         &'f self,
@@ -319,7 +320,7 @@ impl Leaves {
         }
     }
 
-    /// Makes the inner nodes, of the hint if there is one.
+    /// Makes the inner nodes, from the hint if there is one.
     #[cold]
     fn make_inner(&self) -> Result<&Inner, Error> {
         let mut hint = self.opening.lock();
@@ -375,7 +376,7 @@ impl Leaves {
         Ok(())
     }
 
-    /// Takes from the inner nodes and the directory a leaf that `leaf`, whose range is given, has taken in. The caller
+    /// Removes from the inner nodes and the directory a leaf that was merged into `leaf`, whose range is given. The caller
     /// holds both locks.
     pub(super) fn publish_merge(
         &self,
@@ -388,8 +389,8 @@ impl Leaves {
         self.inner()?.remove(low, right, &*self.forest)
     }
 
-    /// Whether a leaf that was found for the key covers it; else the inner nodes know more on return. To
-    /// be asked if the inner nodes were not whole before the leaf was found.
+    /// Whether a leaf that was found for the key covers it. If not, the inner nodes know more leaves on return. The caller
+    /// has to ask if the inner nodes were not whole before the leaf was found.
     #[cold]
     pub(super) fn covers(
         &self,
@@ -427,12 +428,12 @@ impl Leaves {
         }
     }
 
-    /// Publishes to the inner nodes leaves from `leaf` on, as far as that reaches: of those in the page of the
-    /// hint, and then of those in the list. Whether there were any.
+    /// Publishes to the inner nodes the leaves from `leaf` up to what `reach` asks for: first those in the page of the
+    /// hint, then those in the list. Returns whether there were any.
     fn reach_out(&self, leaf: &Leaf<'_>, reach: Reach<'_>) -> Result<bool, Error> {
         let mut hint = self.opening.lock();
         if self.opening.is_whole() {
-            // Leaves may be unlinked by now, this one among them.
+            // From here on merges may unlink leaves, also this one.
             return Ok(true);
         }
         if let Some(unread) = &mut *hint
@@ -455,7 +456,7 @@ impl Leaves {
         Ok(any)
     }
 
-    /// What the inner nodes know that reaches so far.
+    /// The last leaf that the inner nodes know up to what `reach` asks for.
     fn seek(&self, reach: Reach<'_>) -> Result<Option<(LeafId, Token<'_>)>, Error> {
         let (inner, lows) = (self.inner()?, &*self.forest);
         match reach {
@@ -465,7 +466,7 @@ impl Leaves {
         }
     }
 
-    /// Reads the page that reaches so far; false if that was done before.
+    /// Reads the page of the hint that has what `reach` asks for. Returns false if it was read before.
     fn read_page_of(&self, unread: &mut Unread, reach: Reach<'_>) -> Result<bool, Error> {
         let passed = unread.directory.firsts.count_passed(|low| reach.is_passed(low.into()));
         self.read_page(unread, passed.saturating_sub(1))
@@ -481,7 +482,7 @@ impl Leaves {
         };
         let upper = (at + 1 < firsts.len()).then(|| firsts.low(at + 1));
         let is_between = |low: &[u8]| low > firsts.low(at) && upper.is_none_or(|upper| low < upper);
-        // Their neighbours in the inner nodes, too.
+        // The leaves include those that may be neighbours in the inner nodes.
         let near = firsts.iter().skip(at.saturating_sub(NEAR)).take(2 * NEAR + 1);
         let known = page.iter().chain(near).collect();
         let lows = FromHint { known, forest: &self.forest };
@@ -492,7 +493,7 @@ impl Leaves {
         Ok(true)
     }
 
-    /// Sees to it that the inner nodes know all leaves.
+    /// Makes the inner nodes whole.
     pub(super) fn complete(&self) -> Result<(), Error> {
         self.inner()?;
         self.read_pages()?;
@@ -500,7 +501,7 @@ impl Leaves {
         if self.opening.is_whole() {
             return Ok(());
         }
-        // While the lock is held nothing unlinks a leaf.
+        // While the lock is held no leaf is unlinked.
         let mut leaf = Leaf::of(&self.forest, self.first()?)?;
         while let Some(next) = leaf.following()? {
             self.pass(&next)?;
@@ -511,7 +512,7 @@ impl Leaves {
         Ok(())
     }
 
-    /// Reads what is left of the hint.
+    /// Reads the pages of the hint that were not read before.
     fn read_pages(&self) -> Result<(), Error> {
         self.inner()?;
         for at in 0.. {
@@ -522,7 +523,7 @@ impl Leaves {
         Ok(())
     }
 
-    /// A walk of the whole list, during which no leaf is unlinked, has come to this leaf.
+    /// Publishes a leaf to which a walk of the whole list has come. No leaf is unlinked during that walk.
     #[inline]
     pub(super) fn pass(&self, leaf: &Leaf<'_>) -> Result<(), Error> {
         if self.opening.is_whole() {
@@ -535,7 +536,7 @@ impl Leaves {
         inner.learn(&low, leaf.id, &*self.forest)
     }
 
-    /// Such a walk has ended: the inner nodes know every leaf.
+    /// Notes that such a walk has ended: the inner nodes know every leaf.
     pub(super) fn all_passed(&self) {
         self.opening.set_whole(&mut self.opening.lock());
     }

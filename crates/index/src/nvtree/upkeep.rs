@@ -1,4 +1,4 @@
-//! What is not asked for by readers and writers: marking, scrubbing, collecting, the hint, checking.
+//! Upkeep of a tree, beside readers and writers: marking, scrubbing, collecting, the hint, checking.
 
 mod check;
 mod collect;

@@ -28,7 +28,7 @@ pub(crate) struct RecordChecksum {
     pub(crate) crc: u32,
 }
 
-/// Both, as they stand at the beginning of a record with a checksum.
+/// Head and checksum, as they stand at the beginning of a record with a checksum.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RecordFront {

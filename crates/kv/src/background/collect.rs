@@ -1,10 +1,10 @@
 //! Logical collection: when an eighth of a keyspace's keys has been removed, its index
-//! is gone through once, a few leaves at a time, so that entries that no version needs leave it and leaves that
+//! is walked once, a few leaves at a time. Entries that no version needs are erased, and leaves that
 //! have become small are merged. Between two batches the writer's lock is free. While a marking runs, or
 //! nodes wait to be scrubbed, nothing is collected.
 //!
-//! It is due too when as many of its entries were kept for old versions only, and took space, and the
-//! horizon has passed them since: a snapshot was dropped, or the window has moved on.
+//! It is also due when as many entries took space for old versions only, and the horizon has passed those versions
+//! since: a snapshot was dropped, or the window has moved on.
 
 use tembo_index::{Index, VersionedIndex, Writer};
 
@@ -17,12 +17,12 @@ const BATCH: usize = 2;
 pub(crate) struct Collection {
     /// The cell of the tree.
     cell: u64,
-    /// Where it goes on.
+    /// The key from which the collection goes on.
     from: Option<Vec<u8>>,
 }
 
 impl Collection {
-    /// Of the tree with that root cell.
+    /// A collection of the tree with that root cell.
     pub(crate) fn begin(cell: u64) -> Collection {
         Collection { cell, from: None }
     }
@@ -32,7 +32,7 @@ impl Collection {
         self.cell
     }
 
-    /// Collects some leaves of its tree; where to go on. Nothing is fenced.
+    /// Collects some leaves of the tree. Returns the key from which to go on. Makes no fence.
     pub(crate) fn batch(
         self,
         index: &Index,

@@ -15,11 +15,28 @@
 //! *Marking* and *WritingHint* go on without the writer's lock; all other steps are taken under it. While the state
 //! is Marking or Scrubbing no space is given back. The [stop](super::Wake::stop) of the thread ends a marking, and
 //! no step follows it.
+//!
+//! # Work that is no phase
+//! Some background work needs no state, because nothing else has to wait for its end and it leaves nothing half done:
+//! - *Erasing* the entries that a range tombstone covers (`erase.rs`): each batch is an ordinary commit, and the tombstone
+//!   itself says on media what is left. Batches run while the state is Done or Collecting, before a batch of
+//!   collection. So no entry is erased beneath a marking or a scrub.
+//! - *Counts* for the next open (`counts.rs`): one commit, when they have drifted.
+//! - *Private trees* of transactions that have ended: a thread that ends or spills a transaction, or the background before
+//!   each step (`maintain.rs`), lists the objects of such a tree without a lock, and retires them in one step under the
+//!   writer's lock. Until then the tree is registered, so that a marking reaches it; retired objects wait until the state
+//!   lets space go.
+//! - *Giving blocks back* to the file system (`maintain.rs`): it concerns only space that is free already. It comes last, when
+//!   all else is idle, and holds no lock of the store.
+//!
+//! A marking *on behalf of another tenant's sweep* (`Ledger.foreign`) is the phase Marking with one more fact beside it: what
+//! ends it. The state says that nothing may be given back; `Ledger.foreign` has the life of the other sweep, since that
+//! may be given up by a thread that never comes back. Then `end_foreign` makes the state Owed again.
 
 use super::collect::Collection;
 use super::scrub::Scrubbing;
 
-/// What is due or under way.
+/// A state of the machine: what is due or under way.
 pub(crate) enum Phase {
     /// A marking is due: space below the pool's sweep limit is unknown, or a count, or there are dead
     /// intervals to scrub.
@@ -37,7 +54,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// What is under way, for reports; empty: nothing.
+    /// The name of the state, for reports. It is empty if nothing is due.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Phase::Owed => "owed",
@@ -50,14 +67,14 @@ impl Phase {
     }
 }
 
-/// The state, and what decides about the next one.
+/// The state machine: its state, and the facts that decide about the next one.
 pub(crate) struct Machine {
     phase: Phase,
-    /// A marking has ended since the open.
+    /// Whether a marking has ended since the open.
     has_marked: bool,
-    /// A writer has once marked the pool itself, for want of space.
+    /// Whether a writer has once marked the pool itself, for want of space.
     has_hurried: bool,
-    /// What became void before that lies above the first marking's limit: it takes another.
+    /// Whether another marking is needed: versions became void before the first marking ended, above its limit.
     again: bool,
     /// A collection that waits until the state is Done.
     paused: Option<Collection>,
@@ -65,12 +82,12 @@ pub(crate) struct Machine {
     collections: u64,
     /// The version at which the writer looks again whether old versions were released.
     look_at: u64,
-    /// The background knows that a collection is due.
+    /// Whether the background knows that a collection is due.
     is_called: bool,
 }
 
 impl Machine {
-    /// As an open leaves it.
+    /// The machine as an open leaves it.
     pub(crate) fn new() -> Machine {
         Machine {
             phase: Phase::Owed,
@@ -88,27 +105,27 @@ impl Machine {
         &self.phase
     }
 
-    /// No recovery is due or under way, and no hint is being written.
+    /// Whether no recovery is due or under way, and no hint is being written.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done | Phase::Collecting(_))
     }
 
-    /// A marking or scrub is due or under way.
+    /// Whether a marking or a scrub is due or under way.
     pub(crate) fn is_recovering(&self) -> bool {
         !self.is_done() && !matches!(self.phase, Phase::WritingHint)
     }
 
-    /// A step is under way without the writer's lock.
+    /// Whether a step is under way without the writer's lock.
     pub(crate) fn is_unlocked(&self) -> bool {
         matches!(self.phase, Phase::Marking | Phase::WritingHint)
     }
 
-    /// No space may be given back: a marking runs, or nodes wait to be scrubbed.
+    /// Whether no space may be given back, because a marking runs or nodes wait to be scrubbed.
     pub(crate) fn keeps_space(&self) -> bool {
         matches!(self.phase, Phase::Marking | Phase::Scrubbing(_))
     }
 
-    /// A marking is due.
+    /// Makes a marking due.
     pub(crate) fn owe(&mut self) {
         if self.is_done() {
             self.leave_collection();
@@ -118,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// A writer marks the pool itself, once; false: one has done so.
+    /// Lets a writer mark the pool itself, once. Returns false if one has done so before.
     pub(crate) fn hurry(&mut self) -> bool {
         !std::mem::replace(&mut self.has_hurried, true)
     }
@@ -132,7 +149,7 @@ impl Machine {
         self.phase = Phase::Marking;
     }
 
-    /// The marking was not finished.
+    /// Notes that the marking was not finished.
     pub(crate) fn fail_marking(&mut self) {
         self.phase = Phase::Owed;
     }
@@ -142,7 +159,7 @@ impl Machine {
         self.has_marked = true;
     }
 
-    /// What is being scrubbed.
+    /// The scrub that is under way.
     pub(crate) fn scrubbing(&mut self) -> Option<&mut Scrubbing> {
         match &mut self.phase {
             Phase::Scrubbing(scrubbing) => Some(scrubbing),
@@ -150,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// All is scrubbed; another marking is due if something is still dead.
+    /// Ends a scrub. Another marking is due if something is still dead.
     pub(crate) fn end_scrubbing(&mut self, is_more_dead: bool) {
         let again = std::mem::take(&mut self.again);
         self.phase = if again || is_more_dead { Phase::Owed } else { Phase::Done };
@@ -165,14 +182,14 @@ impl Machine {
         self.phase = if again { Phase::Owed } else { Phase::Done };
     }
 
-    /// The collection to go on with, when the state is Done.
+    /// The paused collection, if the state is Done.
     pub(crate) fn take_collection(&mut self) -> Option<Collection> {
         self.is_called = false;
         self.leave_collection();
         self.paused.take()
     }
 
-    /// A batch was collected; `None`: the collection has come to its end.
+    /// Notes that a batch was collected. `None`: the collection has come to its end.
     pub(crate) fn collected(&mut self, next: Option<Collection>) {
         self.collections += u64::from(next.is_none());
         match next {
@@ -194,12 +211,12 @@ impl Machine {
         self.collections
     }
 
-    /// So much was removed that a collection is due; true: the background does not know yet.
+    /// Notes that a collection is due. Returns whether the background has yet to be notified.
     pub(crate) fn call(&mut self) -> bool {
         !std::mem::replace(&mut self.is_called, true)
     }
 
-    /// Whether the writer looks, at this version, what was released; then again `step` versions later.
+    /// Whether the writer looks at this version for versions that were released. If so, it looks again `step` versions later.
     pub(crate) fn looks(&mut self, version: u64, step: u64) -> bool {
         let looks = version >= self.look_at;
         if looks {
@@ -223,7 +240,7 @@ mod tests {
         assert!(machine.is_recovering() && !machine.keeps_space());
         machine.begin_marking();
         assert!(machine.keeps_space() && machine.is_unlocked());
-        // Before the first marking has ended what dies takes another.
+        // Versions that die before the first marking has ended make another one due.
         machine.owe();
         machine.begin_scrubbing(Scrubbing::default());
         assert!(machine.keeps_space() && machine.scrubbing().is_some());
@@ -233,7 +250,7 @@ mod tests {
         machine.fail_marking();
         machine.begin_marking();
         machine.begin_scrubbing(Scrubbing::default());
-        // Later it is seen by what is still dead at the end.
+        // Versions that die later are found at the end of the scrub.
         machine.owe();
         machine.end_scrubbing(true);
         assert!(matches!(machine.phase(), Phase::Owed));
@@ -263,7 +280,7 @@ mod tests {
         machine.begin_scrubbing(Scrubbing::default());
         machine.end_scrubbing(false);
         assert!(machine.take_collection().is_some_and(|paused| paused.cell() == 7));
-        // What dies while a batch is collected comes before the next batch.
+        // If versions die while a batch is collected, a marking comes before the next batch.
         machine.owe();
         machine.collected(Some(collection(8)));
         assert!(matches!(machine.phase(), Phase::Owed));

@@ -10,11 +10,11 @@ use super::scrub::{Scrubbed, Scrubbing};
 use super::wake::Wake;
 use crate::Error;
 
-/// Objects between two times at which a marking lets other threads go first: where there are fewer processors
-/// than threads, a thread that asks meanwhile would wait until this one has had its time.
+/// Number of objects after which a marking yields its processor. Where there are fewer processors than threads, a thread
+/// that waits would otherwise wait for the end of the time slice.
 const OBJECTS_BETWEEN_YIELDS: u64 = 128;
 
-/// What a marking begins with, taken under the writer's lock.
+/// The input of a marking, taken under the writer's lock.
 pub(crate) struct Marking {
     pub(crate) retained: Arc<Retained>,
     pub(crate) dead: Arc<DeadIntervals>,
@@ -65,7 +65,7 @@ impl Marking {
     /// Marks all that is reachable. Needs no lock.
     ///
     /// # Errors
-    /// Damage; `Stopped` when the thread is to end.
+    /// Damage; `Stopped` if the thread was asked to end.
     pub(crate) fn run(
         &self,
         marker: &mut dyn tembo_pool::Marker,
@@ -90,7 +90,7 @@ impl Marking {
         Ok(found)
     }
 
-    /// What is to be scrubbed after it; `sweep`: unless it is another tenant's.
+    /// The scrub that follows. `sweep` is `None` if another tenant drives the sweep.
     pub(crate) fn scrubbing(&self, found: Found, sweep: Option<Sweep>) -> Scrubbing {
         Scrubbing::new(found.unclean, self.dead.intervals().to_vec(), sweep)
     }

@@ -10,21 +10,21 @@ use crate::Error;
 /// Nodes scrubbed while the writer's lock is held.
 const BATCH: usize = 32;
 
-/// A tree by where it is found.
+/// The tree of a node that is scrubbed.
 #[derive(Clone)]
 pub(super) enum Scrubbed {
     Catalogue,
     Keyspace(Arc<Index>),
 }
 
-/// What is left to scrub.
+/// A scrub: what is left of it.
 #[derive(Default)]
 pub(crate) struct Scrubbing {
-    /// Nodes, each with its tree.
+    /// Nodes that are not yet scrubbed, each with its tree.
     unclean: Vec<(Scrubbed, Object)>,
     /// The intervals that are forgotten when all nodes are scrubbed.
     intervals: Vec<DeadInterval>,
-    /// Gives back what the marking has not reached, when nothing refers to it any more.
+    /// The sweep, which gives back what the marking has not reached. It ends when no node refers to that any more.
     sweep: Option<Sweep>,
 }
 
@@ -40,7 +40,7 @@ impl Scrubbing {
         Scrubbing { unclean, intervals, sweep }
     }
 
-    /// Scrubs some nodes. Nothing is fenced.
+    /// Scrubs some nodes. Makes no fence.
     pub(crate) fn batch(
         &mut self,
         catalogue: &Index,
@@ -63,8 +63,8 @@ impl Scrubbing {
         self.unclean.is_empty()
     }
 
-    /// Gives back what was not marked, but for what is pending. False: another tenant of the pool has not settled;
-    /// to be tried again.
+    /// Gives back what was not marked, except pending objects. Returns false if another tenant of the pool has not settled:
+    /// then the caller tries again later.
     pub(crate) fn sweep(&mut self, pending: impl FnOnce() -> Vec<Object>) -> Result<bool, Error> {
         let Some(mut sweep) = self.sweep.take() else { return Ok(true) };
         if !sweep.settle_others()? {

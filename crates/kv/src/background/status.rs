@@ -1,8 +1,8 @@
-//! How far the background is, for reports: looked at without the writer's lock.
+//! The status of the background, for reports, which read it without the writer's lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// As the writer has left it last. Away from what others read.
+/// The status as the writer has left it last. It has lines of its own, away from what other threads read.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Status {
@@ -13,7 +13,7 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// By the writer, before it gives its lock back.
+    /// Notes the status. The writer does this before it releases its lock.
     #[inline]
     pub(crate) fn note(&self, is_recovering: bool, retired: u64, collections: u64) {
         self.is_recovering.store(is_recovering, Ordering::Relaxed);
@@ -21,7 +21,8 @@ impl Status {
         self.collections.store(collections, Ordering::Relaxed);
     }
 
-    /// By the background, with the writer's lock: of what the versions up to this one removed, nothing is left to be collected.
+    /// Notes that nothing is left to collect of what the versions up to this one removed. The background does this with the
+    /// writer's lock.
     pub(crate) fn note_collected(&self, version: u64) {
         self.collected_to.store(version, Ordering::Relaxed);
     }
@@ -31,7 +32,7 @@ impl Status {
         self.collected_to.load(Ordering::Relaxed)
     }
 
-    /// A marking or scrub is due or under way.
+    /// Whether a marking or a scrub is due or under way.
     pub(crate) fn is_recovering(&self) -> bool {
         self.is_recovering.load(Ordering::Relaxed)
     }

@@ -4,30 +4,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Whether there is something to do, and which threads are to stop. A store that is opened again while another one of its pool
-/// still sweeps has a new thread; the old one is then told apart by its number.
+/// still sweeps has a new thread; the number of the old one then distinguishes it.
 #[derive(Default)]
 pub(crate) struct Wake {
     wanted: Mutex<bool>,
     changed: Condvar,
-    /// Threads that were started: the number of the last.
+    /// The number of the last thread that was started.
     started: AtomicU64,
     /// The last thread that is to stop, with all before it.
     stopped: AtomicU64,
 }
 
 impl Wake {
-    /// There is something to do.
+    /// Notifies the thread that there is something to do.
     pub(crate) fn want(&self) {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
 
-    /// The number of a thread that is about to start.
+    /// Returns the number of a thread that is about to start.
     pub(crate) fn start(&self) -> u64 {
         self.started.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Ends the thread of that number, a marking that runs included.
+    /// Asks the thread of that number, and all before it, to stop, also while it marks.
     pub(crate) fn stop(&self, thread: u64) {
         self.stopped.fetch_max(thread, Ordering::AcqRel);
         self.want();
@@ -44,14 +44,14 @@ impl Wake {
         self.stopped.load(Ordering::Acquire) >= thread
     }
 
-    /// Waits until there is something to do; false: time for the thread of that number to stop.
+    /// Waits until there is something to do. Returns false if the thread of that number is to stop.
     pub(crate) fn wait(&self, thread: u64) -> bool {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         while !*wanted && !self.has_ended(thread) {
             wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
         }
         let has_ended = self.has_ended(thread);
-        // What was wanted of the thread after it is left to that.
+        // A thread that stops leaves the work to the thread after it.
         *wanted &= has_ended;
         !has_ended
     }

@@ -1,31 +1,39 @@
 //! Committing together: one pair of fences, and one sync, for all transactions that come at a time.
 //!
 //! # How
-//! A thread that wants to commit puts the writes of its transaction into a queue. The first to find that no thread
-//! leads *leads*: it waits for the writer's lock, takes all that is in the queue by then, and for one after the
-//! other validates it, draws a version and applies its changes in place, stamped as grouped. What came
-//! before in the batch counts as committed for what comes after. Then it commits all of them: fence, one
-//! store of the last of their versions into the commit word, fence. They become visible together, each
-//! with its version; the leader gives back the lock, hands the lead to the first in the queue, syncs if one of the
-//! batch wants to be durable, and wakes the others. So while one leader waits for the disk, the next commits.
+//! ```text
+//!   thread ─ job ─┐                 the leader, with the writer's lock
+//!   thread ─ job ─┼─► queue ─► batch ─► for each job, in order:
+//!   thread ─ job ─┘                       validate ──► draw a version ──► apply in place (grouped stamps)
+//!                                            └ conflict: the job ends with the error
+//!                                     then for all of the batch:
+//!                                       fence ──► commit word = last version ──► fence ──► visible
+//!                                   without the lock:
+//!                                     the first in the queue leads ──► sync, if a job asks for it ──► wake the threads
+//! ```
+//! A thread that wants to commit puts the writes of its transaction into a queue. The first thread that finds no leader
+//! *leads*: it waits for the writer's lock and takes all jobs that are in the queue by then. One after the other it
+//! validates a job, draws a version and applies the changes in place. For a job, those before it in the batch
+//! count as committed. All become visible together, each with its version. While one leader waits for the disk, the next
+//! one commits.
 //!
 //! # Why that is right
 //! *All or nothing.* Stamps of the lane above the commit word are void after a crash; the word passes from
 //! below the first version of the batch to the last in one store, behind a fence of the thread that has
 //! flushed all the entries. A crash keeps the whole batch or nothing of it, and no commit was reported before.
 //!
-//! *First committer wins.* Under the writer's lock no version is drawn by others, so what validation has
-//! found unchanged stays so until the transaction's own changes. Its snapshot is pinned until then: what it
-//! needs to be compared with is there.
+//! *First committer wins.* While the leader has the writer's lock no other thread draws a version, so what validation has
+//! found unchanged stays so until the transaction's own changes. Its snapshot is pinned until then, so what validation
+//! compares with is still there.
 //!
 //! *One write by itself* is committed by its own stamp, with one fence, as `write/single.rs` does it.
 //!
-//! *What fails, fails alone.* A conflict leaves nothing. If there is no room for the changes of one
+//! *A failure concerns one transaction.* A conflict leaves nothing behind. If there is no room for the changes of one
 //! transaction, those before it in the batch are committed first; its own stamps are then the only
 //! ones above the commit word, and become a dead interval.
 //!
-//! *No thread waits in vain.* The leader takes all that waits, itself included; if others came in the
-//! meantime, it names the next leader before it leaves. A leader that panics reports to its batch that it failed.
+//! *No thread waits in vain.* The leader takes all waiting jobs, its own included. If others came in the
+//! meantime, it names the next leader before it leaves. If a leader panics, its batch gets an error.
 
 use std::sync::Arc;
 
@@ -46,7 +54,7 @@ struct Made<'b> {
     changes: Uncommitted,
 }
 
-/// Commits with all others that are about to.
+/// Commits a job, together with all others that wait to be committed.
 ///
 /// # Errors
 /// [`Error::Conflict`]; [`Error::ReadOnly`], [`Error::WouldDeadlock`]; those of the change.
@@ -66,7 +74,7 @@ pub(crate) fn commit_job(engine: &Engine, queue: &CommitQueue, job: Job) -> Resu
     Ok(version)
 }
 
-/// Commits these as one batch, in this order.
+/// Commits these jobs as one batch, in this order.
 pub(crate) fn commit_jobs(engine: &Engine, jobs: Vec<Job>) -> Vec<Result<u64, Error>> {
     let batch: Vec<_> = jobs.into_iter().map(|job| Arc::new(Pending::new(job))).collect();
     match engine.lock_to_write() {
@@ -91,7 +99,7 @@ pub(crate) fn commit_jobs(engine: &Engine, jobs: Vec<Job>) -> Vec<Result<u64, Er
 fn lead(engine: &Engine, queue: &CommitQueue) -> Result<(), Error> {
     let locked = engine.lock_to_write();
     let mut batch = queue.take();
-    // A thread that would wait for itself was told before it joined the queue.
+    // A thread that would wait for itself got its error before it joined the queue.
     let mut writing = locked?;
     let (shared, ledger) = writing.parts();
     commit_batch(shared, ledger, &batch.jobs);
@@ -101,7 +109,7 @@ fn lead(engine: &Engine, queue: &CommitQueue) -> Result<(), Error> {
         pending.job.durability != Durability::Buffered && pending.has_committed()
     };
     if batch.jobs.iter().any(wants_sync) {
-        // Each thread that waits for it tries again, and gets the error.
+        // On an error each thread that waits for durability syncs again, and gets the error itself.
         let _ = engine.shared.versions.sync(engine.shared.region());
     }
     Ok(())
@@ -111,7 +119,7 @@ fn commit_batch(shared: &Shared, ledger: &mut Ledger, batch: &[Arc<Pending>]) {
     let mut made: Vec<Made<'_>> = Vec::with_capacity(batch.len());
     for pending in batch {
         let valid = validate(shared, ledger, &pending.job);
-        // Its reads are over, and what only they need may be given back.
+        // The transaction reads no more, so what only its snapshot needs may be given back.
         shared.versions.pins.unpin(pending.job.since, PinKind::Transaction);
         let alone = match valid {
             Ok(()) if batch.len() == 1 => commit_alone(shared, ledger, &pending.job),
@@ -126,12 +134,12 @@ fn commit_batch(shared: &Shared, ledger: &mut Ledger, batch: &[Arc<Pending>]) {
     commit_made(shared, ledger, made);
 }
 
-/// Keys of a transaction that are asked for together, before the first of them is changed, and values that are written together:
-/// what a disk reads side by side.
+/// Keys of a transaction that are prefetched together before the first of them is changed, and values that are written
+/// together: as many as a disk reads side by side.
 pub(crate) const KEYS_ABREAST: usize = 256;
 
-/// A single write that is alone in its batch needs no commit word, if the index can make it in
-/// place; `None`: it cannot, or there is nothing to change, and still it gets a version.
+/// Commits a single write that is alone in its batch, without the commit word. `None`: the index cannot make it in
+/// place, or it changes nothing; the general path gives it a version then.
 fn commit_alone(shared: &Shared, ledger: &mut Ledger, job: &Job) -> Result<Option<u64>, Error> {
     let clock = &shared.versions.clock;
     let before = clock.last();
@@ -189,7 +197,7 @@ fn commit_made(shared: &Shared, ledger: &mut Ledger, made: Vec<Made<'_>>) {
     if let Some(first) = jobs.next() {
         first.set_result(Err(error));
     }
-    // An error cannot be reported twice: the others meet their own.
+    // An error is no `Clone`, so the other jobs are tried again and get their own results.
     for pending in jobs {
         let mut alone = Vec::new();
         make(shared, ledger, pending, &mut alone);
@@ -205,8 +213,8 @@ mod tests {
     use super::*;
     use crate::{Isolation, Keyspace, Options, Store};
 
-    /// Commits `count` transactions that have come while the writer's lock was held; what it cost in
-    /// fences, and which versions they have.
+    /// Commits `count` transactions that have come while the writer's lock was held. Returns how many fences that took, and
+    /// their versions.
     fn commit_together(
         store: &Store,
         space: Keyspace,
@@ -281,7 +289,7 @@ mod tests {
     #[test]
     fn versions_of_a_batch_are_one_for_each_and_its_sync_is_one() {
         let folder = std::env::temp_dir().join(format!("tembo-committer-{}", std::process::id()));
-        // What an earlier run of the same process number left.
+        // An earlier run with the same process number may have left the folder.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let options = Options::new().background(false).size(16 << 20);

@@ -1,4 +1,4 @@
-//! The queue of transactions that are about to commit, and how a thread in it comes to lead.
+//! The queue of transactions that wait to commit, and how a thread in it becomes the leader.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,11 +10,11 @@ use super::write_set::WriteSet;
 use crate::read_set::ReadSet;
 use crate::{Durability, Error};
 
-/// Looks at its state before a thread goes to sleep: where a commit does not wait for a disk, about a hundred microseconds,
-/// as a batch of some hundred changes takes. To sleep and be woken takes as long as the commit of twenty keys, and the
-/// thread that leads pays for a part of it.
+/// How often a thread looks at its state before it sleeps, where a commit does not wait for a disk. That takes about a
+/// hundred microseconds, as long as a batch of some hundred changes. To sleep and be woken takes as long as the commit of
+/// twenty keys, and the leader pays for a part of it.
 const LOOKS: usize = 400;
-/// Where it may: a wait for a disk is longer than any number of looks.
+/// The same where a commit may wait for a disk, which takes longer than any number of looks.
 const LOOKS_BEFORE_DISK: usize = 100;
 
 const WAITING: u8 = 0;
@@ -24,9 +24,9 @@ const DONE: u8 = 2;
 /// What is to be committed.
 pub(crate) struct Job {
     pub(crate) writes: WriteSet,
-    /// Of a serialisable transaction.
+    /// What a serialisable transaction has read.
     pub(crate) reads: Option<ReadSet>,
-    /// The version of its snapshot; the pin goes with it.
+    /// The version of its snapshot. Its pin goes with the job.
     pub(crate) since: u64,
     pub(crate) durability: Durability,
 }
@@ -48,7 +48,7 @@ pub(crate) struct CommitQueue {
 #[derive(Default)]
 struct Waiting {
     jobs: Vec<Arc<Pending>>,
-    /// A thread leads, or was asked to.
+    /// Whether a thread leads, or was asked to.
     is_led: bool,
 }
 
@@ -57,8 +57,8 @@ impl CommitQueue {
         lock(&self.waiting)
     }
 
-    /// True: the caller leads, at once or after a while. False: its job is done. `syncs`: the thread that leads may wait for a
-    /// disk.
+    /// Adds a job and waits. Returns true if the caller has to lead, false if its job is done. `syncs`: the leader may wait
+    /// for a disk.
     pub(super) fn join(&self, pending: &Arc<Pending>, syncs: bool) -> bool {
         let mut waiting = self.lock();
         waiting.jobs.push(pending.clone());
@@ -68,13 +68,13 @@ impl CommitQueue {
         !is_led || pending.wait(looks) == LEADING
     }
 
-    /// All that waits, by the thread that leads.
+    /// Takes all waiting jobs. Only the leader calls this.
     pub(super) fn take(&self) -> Batch<'_> {
         let jobs = std::mem::take(&mut self.lock().jobs);
         Batch { queue: self, jobs, leads: true }
     }
 
-    /// The first that waits leads; if none does, the next to come.
+    /// Makes the first waiting thread the leader. If none waits, the next thread to come leads.
     fn hand_over(&self) {
         let mut waiting = self.lock();
         match waiting.jobs.first() {
@@ -83,14 +83,14 @@ impl CommitQueue {
         }
     }
 
-    /// How many wait.
+    /// How many jobs wait.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
 }
 
-/// A batch that is being committed: whatever happens, another thread leads after it, and those that wait are
+/// A batch that is being committed. Whatever happens, another thread leads after it, and its threads are
 /// notified.
 pub(super) struct Batch<'q> {
     queue: &'q CommitQueue,
@@ -99,7 +99,7 @@ pub(super) struct Batch<'q> {
 }
 
 impl Batch<'_> {
-    /// Another thread leads from here on.
+    /// Hands the lead to another thread.
     pub(super) fn hand_over(&mut self) {
         if std::mem::take(&mut self.leads) {
             self.queue.hand_over();
@@ -120,7 +120,7 @@ impl Pending {
         Pending { job, stage, result, thread: std::thread::current() }
     }
 
-    /// Waits until it is done, or has to lead.
+    /// Waits until the job is done, or its thread has to lead.
     fn wait(&self, looks: usize) -> u8 {
         for round in 0.. {
             let stage = self.stage.load(Ordering::Acquire);
@@ -128,7 +128,7 @@ impl Pending {
                 return stage;
             }
             if round < looks {
-                // Where there are fewer processors than threads, the one that leads gets this one after some rounds.
+                // Where there are fewer processors than threads, the leader gets this thread's processor after some rounds.
                 tembo_pmem::thread::wait(round);
             } else {
                 tembo_pmem::thread::park();

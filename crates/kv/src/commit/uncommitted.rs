@@ -18,47 +18,47 @@ use crate::trees::{Tree, create_tree};
 use crate::version::PinKind;
 use crate::{Access, Error, Keyspace};
 
-/// Every key.
+/// The range of all keys.
 const ALL: Range<'_> =
     Range { from: Bound::Unbounded, to: Bound::Unbounded, direction: Direction::Forward };
 
-/// What has been changed under versions of its own, and is not committed.
+/// Changes that are made under versions of their own, and are not committed.
 pub(crate) struct Uncommitted {
-    /// What the next change is stamped with, drawn when it comes.
+    /// The version of the next change. It is drawn when the change comes.
     version: Option<u64>,
     /// The last version drawn.
     last: Option<u64>,
-    /// Whether anything carries a stamp.
+    /// Whether any entry carries one of the stamps.
     written: bool,
     retained: Arc<Retained>,
     dead: Arc<DeadIntervals>,
     tally: Tally,
-    /// Objects that the changes unlink, at the end of the writer's list.
+    /// Number of objects that the changes have unlinked. They are at the end of the writer's list.
     unlinked: usize,
-    /// What an abort does to the directory, the last first.
+    /// What an abort takes back in the directory, the last change first.
     undo: Vec<Undo>,
-    /// The id of the prepared transaction in whose name they are made: what that holds they may change.
+    /// The id of the prepared transaction whose changes these are: they may change the keys that it holds.
     own: Option<Arc<[u8]>>,
 }
 
 /// How a change of the directory is taken back.
 enum Undo {
-    /// The last keyspace is made away with.
+    /// Removes the last keyspace.
     Created,
-    /// The keyspace gets back its tree.
+    /// Gives the keyspace its tree back.
     Cleared(Keyspace, Box<Tree>),
-    /// The range that was removed in that version is not.
+    /// Removes the tombstone of that version.
     RangeRemoved(u64),
-    /// The tombstone of that version covers entries again.
+    /// Lets the tombstone of that version cover entries again.
     TombstoneEnded(u64),
 }
 
 /// A point to which changes can be taken back.
 #[derive(Clone)]
 pub(crate) struct Point {
-    /// The last version before it, whether of these changes or not.
+    /// The last version before the point, whether of these changes or not.
     version: u64,
-    /// The last of the changes' own.
+    /// The last version of these changes before the point.
     last: Option<u64>,
     tally: TallyPoint,
     unlinked: usize,
@@ -87,7 +87,7 @@ impl Group for Uncommitted {
 }
 
 impl Uncommitted {
-    /// None yet, by the writer.
+    /// No changes yet. For the writer.
     pub(crate) fn begin(shared: &Shared) -> Uncommitted {
         Uncommitted {
             version: None,
@@ -102,13 +102,13 @@ impl Uncommitted {
         }
     }
 
-    /// As `begin`, under a version that was given, and is committed even if nothing is changed.
+    /// As `begin`, under a given version, which is committed even if nothing is changed.
     pub(crate) fn begin_at(shared: &Shared, version: u64) -> Uncommitted {
         let (version, last) = (Some(version), Some(version));
         Uncommitted { version, last, ..Uncommitted::begin(shared) }
     }
 
-    /// Nothing yet, in the name of a prepared transaction.
+    /// As `begin`, for the changes of a prepared transaction.
     pub(crate) fn of_prepared(shared: &Shared, id: &[u8]) -> Uncommitted {
         Uncommitted { own: Some(id.into()), ..Uncommitted::begin(shared) }
     }
@@ -118,17 +118,17 @@ impl Uncommitted {
         self.last.is_none()
     }
 
-    /// The last version of their own, or the last one before them.
+    /// The last version of these changes, or the last one before them.
     pub(crate) fn newest(&self, shared: &Shared) -> u64 {
         self.last.unwrap_or_else(|| shared.versions.clock.last())
     }
 
-    /// Everything, the changes included.
+    /// The view of everything, with these changes.
     pub(crate) fn view(&self, shared: &Shared) -> View<'_> {
         View { version: self.newest(shared), dead: &self.dead }
     }
 
-    /// What they add to a keyspace's count.
+    /// What the changes add to a keyspace's count.
     pub(crate) fn delta(&self, keyspace: Keyspace) -> i64 {
         self.tally.delta(keyspace)
     }
@@ -138,7 +138,7 @@ impl Uncommitted {
         self.last
     }
 
-    /// Applies one change; true if the key was there before.
+    /// Applies one change. Returns whether the key was there before.
     #[inline]
     pub(crate) fn apply(
         &mut self,
@@ -153,7 +153,7 @@ impl Uncommitted {
         Ok(existed && was_seen)
     }
 
-    /// Whether the key of a change that may be made can be seen, if it is there.
+    /// Checks whether a change may be made. Returns whether its key, if it is there, is covered by no tombstone.
     #[inline(always)]
     fn check_change(
         &self,
@@ -171,7 +171,7 @@ impl Uncommitted {
         Ok(was_seen)
     }
 
-    /// Puts a value that stands in a block, which is taken when the index has it.
+    /// Puts a value that stands in a block. Takes the block out of `block` when the index has it.
     fn put_written(
         &mut self,
         shared: &Shared,
@@ -190,8 +190,8 @@ impl Uncommitted {
         self.make(shared, ledger, (keyspace, op), change).map(drop)
     }
 
-    /// Applies changes of keys of one keyspace, in this order: puts, and removals where there is no value. What they need of the
-    /// disk is asked for together, and values that fill pages are written together where that is less work.
+    /// Applies changes of keys of one keyspace, in this order: puts, and removals where there is no value. Pages that they
+    /// need of the disk are prefetched together, and values that fill pages are written together where that is less work.
     pub(crate) fn apply_group(
         &mut self,
         shared: &Shared,
@@ -223,7 +223,8 @@ impl Uncommitted {
         applied
     }
 
-    /// Writes those values of a group that the index writes together: one or `None` for each change, or nothing at all.
+    /// Writes those values of a group that the index writes together. Returns a block or `None` for each change, or an empty
+    /// list.
     fn write_blocks(
         &self,
         shared: &Shared,
@@ -236,7 +237,7 @@ impl Uncommitted {
         if !shared.region().writes_together(bytes as u64) {
             return blocks;
         }
-        // A removal is a put of nothing here, which has no block.
+        // A removal counts as a put of an empty value here, which gets no block.
         let puts: Vec<(&[u8], &[u8])> =
             group.iter().map(|(key, value)| (*key, value.unwrap_or_default())).collect();
         if let Ok(tree) = ledger.trees.tree(keyspace, self.newest(shared)) {
@@ -245,7 +246,7 @@ impl Uncommitted {
         blocks
     }
 
-    /// Says that these changes will soon be made: where pages come from a disk one by one, theirs are asked for together.
+    /// Prefetches together the pages that these changes need, where pages come from a disk one by one.
     fn bring_near(
         &self,
         shared: &Shared,
@@ -262,8 +263,8 @@ impl Uncommitted {
         }
     }
 
-    /// Erases an entry that a tombstone covers. No reader sees that: so it is done beneath a prepared transaction that
-    /// holds the key, too.
+    /// Erases an entry that a tombstone covers. No reader sees a difference, so this is done even if a prepared transaction
+    /// holds the key.
     pub(crate) fn erase(
         &mut self,
         shared: &Shared,
@@ -276,7 +277,7 @@ impl Uncommitted {
         self.make(shared, ledger, (keyspace, op), change).map(drop)
     }
 
-    /// Makes a change that may be made; true if the index had an entry of the key before.
+    /// Makes a change that was checked. Returns whether the index had an entry of the key before.
     #[inline(always)]
     fn make(
         &mut self,
@@ -300,7 +301,7 @@ impl Uncommitted {
         Ok(existed)
     }
 
-    /// Removes the keys of a range: one entry, whatever their number.
+    /// Removes the keys of a range by one entry, whatever their number.
     pub(crate) fn remove_range(
         &mut self,
         shared: &Shared,
@@ -313,7 +314,7 @@ impl Uncommitted {
         let all = Range { from, to, direction: Direction::Forward };
         shared.check_held_range(keyspace, all, Access::Write)?;
         ledger.features.announce(shared, FEATURES_RANGES)?;
-        // A version of its own: what is put in an earlier one is covered, what is put in a later one is not.
+        // The removal has a version of its own: it covers puts of earlier versions, and none of later ones.
         self.version = None;
         let version = self.draw(shared, ledger)?;
         let tombstone = Tombstone { cell, range: Arc::new(range), version, until: u64::MAX };
@@ -328,7 +329,7 @@ impl Uncommitted {
         Ok(())
     }
 
-    /// The last entry that a tombstone covered is erased.
+    /// Ends a tombstone, after the last entry that it covered was erased.
     pub(crate) fn end_tombstone(
         &mut self,
         shared: &Shared,
@@ -361,7 +362,7 @@ impl Uncommitted {
         changed
     }
 
-    /// Whether no tombstone covers the key that a change is of.
+    /// Whether no tombstone covers the key of a change.
     #[cold]
     fn is_seen(
         &self,
@@ -375,7 +376,7 @@ impl Uncommitted {
         shared.sees(tree.index(), key, self.view(shared))
     }
 
-    /// Puts an empty tree in the place of the keyspace's.
+    /// Gives the keyspace an empty tree.
     pub(crate) fn clear(
         &mut self,
         shared: &Shared,
@@ -406,7 +407,7 @@ impl Uncommitted {
         Ok(ledger.trees.push(tree))
     }
 
-    /// Makes the store a replica, or one no longer.
+    /// Makes the store a replica, or ends that.
     pub(crate) fn set_replica(
         &mut self,
         shared: &Shared,
@@ -422,8 +423,8 @@ impl Uncommitted {
         })
     }
 
-    /// So many objects were unlinked by a change. A refusal has changed nothing, but what was unlinked to make room;
-    /// damage may have.
+    /// Notes that a change has unlinked so many objects. A refused change has changed nothing, but may have unlinked objects
+    /// to make room. A change that met damage may have written something.
     fn note_unlinked(&mut self, more: usize, has_written: bool) {
         self.unlinked += more;
         self.written |= has_written || more > 0;
@@ -469,15 +470,15 @@ impl Uncommitted {
         Ok(())
     }
 
-    /// Names the keys that were removed, for a transaction that is validated after it and before its commit.
+    /// Notes the removed keys in the directory, for transactions that are validated before these changes commit.
     pub(crate) fn note_removed(&mut self, ledger: &mut Ledger) {
         for (hash, version) in self.tally.take_removed() {
             ledger.trees.removals.note(hash, version);
         }
     }
 
-    /// Makes all of them void. Of several that are to be committed together, the last is the first to be
-    /// given up.
+    /// Makes all changes void. If several of these are to be committed together, they have to be aborted from the last to
+    /// the first.
     pub(crate) fn abort(&mut self, shared: &Shared, ledger: &mut Ledger) {
         let Some(last) = self.last.take() else { return };
         self.undo_after(shared, ledger, 0);
@@ -487,7 +488,7 @@ impl Uncommitted {
         }
     }
 
-    /// Takes back changes of the directory, but for the first `kept`.
+    /// Takes back changes of the directory, except the first `kept`.
     fn undo_after(&mut self, shared: &Shared, ledger: &mut Ledger, kept: usize) {
         for undo in self.undo.drain(kept..).rev() {
             match undo {
@@ -502,7 +503,7 @@ impl Uncommitted {
         }
     }
 
-    /// Where the changes are; those that follow have a version of their own.
+    /// The current point. The changes that follow have a version of their own.
     pub(crate) fn point(&mut self, shared: &Shared) -> Point {
         self.version = None;
         let (version, tally) = (self.newest(shared), self.tally.point());
@@ -510,7 +511,7 @@ impl Uncommitted {
         Point { version, last: self.last, tally, unlinked, undo }
     }
 
-    /// Takes back what was changed after a point. On an error nothing has changed.
+    /// Takes back the changes after a point. On an error nothing has changed.
     pub(crate) fn take_back(
         &mut self,
         shared: &Shared,
@@ -519,7 +520,7 @@ impl Uncommitted {
     ) -> Result<(), Error> {
         self.version = None;
         let Some(last) = self.last.filter(|&last| last > point.version) else { return Ok(()) };
-        // Where nothing is kept, all groups since the last commit are void: one interval holds them.
+        // If no change is kept, one interval can hold all groups since the last commit.
         let from = match point.last {
             Some(_) => point.version,
             None => CommitWord(&shared.root).load()?,
@@ -533,14 +534,14 @@ impl Uncommitted {
         Ok(())
     }
 
-    /// What was unlinked is linked again, but for the first `kept`.
+    /// Takes unlinked objects off the writer's list, except the first `kept`: they are linked again.
     pub(crate) fn forget_unlinked(&mut self, ledger: &mut Ledger, kept: usize) {
         let before = ledger.unlinked.len().saturating_sub(self.unlinked);
         ledger.unlinked.truncate(before + kept);
         self.unlinked = kept;
     }
 
-    /// The version of the next change.
+    /// The version of the next change, drawn if there is none.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; those of the version limit.
@@ -557,7 +558,7 @@ impl Uncommitted {
     }
 }
 
-/// A tombstone covers nothing from a version on.
+/// Notes that a tombstone covers nothing from a version on.
 fn end_at(shared: &Shared, tombstone: u64, until: u64) {
     shared.tombstones.change(|list| {
         let ended = list.iter_mut().filter(|one| one.version == tombstone);

@@ -1,4 +1,5 @@
-//! Validation: whether others have committed, since a transaction began, what it writes or has read.
+//! Validation: whether other transactions have committed changes of keys that a transaction writes or has read, since it
+//! began.
 
 use tembo_index::{Direction, Index, Range, VersionedIndex, View};
 
@@ -11,15 +12,15 @@ use crate::tombstones::{KeyRange, TombstoneList, masked_changed, masked_has};
 use crate::trees::Directory;
 use crate::{Access, Error, Keyspace};
 
-/// What others may have done: after one version, as far as the other view sees.
+/// The period in which others may have made changes: after one version, as far as a view sees.
 #[derive(Clone, Copy)]
 pub(crate) struct Meanwhile<'d> {
-    /// The transaction's snapshot: pinned.
+    /// The version of the transaction's snapshot, which is pinned.
     pub(crate) since: u64,
     pub(crate) now: View<'d>,
 }
 
-/// First committer wins: no other transaction has written these keys meanwhile, and no prepared one holds them.
+/// First committer wins: verifies that no other transaction has written these keys meanwhile, and no prepared one holds them.
 ///
 /// # Errors
 /// [`Error::Conflict`].
@@ -48,7 +49,7 @@ impl<'v> WriteValidation<'v> {
         WriteValidation { shared, tombstones: shared.tombstones.load(), meanwhile }
     }
 
-    /// No other transaction has written the key meanwhile, and no prepared one holds it.
+    /// Verifies that no other transaction has written the key meanwhile, and no prepared one holds it.
     ///
     /// # Errors
     /// [`Error::Conflict`].
@@ -77,7 +78,7 @@ impl<'v> WriteValidation<'v> {
             changed = trees.removals.after(since, keyspace, key, horizon);
             if changed.is_some() {
                 let index = trees.tree(keyspace, now.version)?.index();
-                // What is still there as it was, is another key of the same hash.
+                // The key is still there, so the removal is of another key with the same hash.
                 if masked_has(&[], index, key, View { version: since, ..now })? {
                     changed = None;
                 }
@@ -91,7 +92,7 @@ impl<'v> WriteValidation<'v> {
     }
 }
 
-/// What was read is what would be read now, so the transaction is as if it had been executed now.
+/// Verifies that the transaction would read the same now, so that it is as if it had been executed now.
 ///
 /// # Errors
 /// [`Error::Conflict`].
@@ -123,7 +124,7 @@ pub(crate) fn validate_reads(
     Ok(())
 }
 
-/// No other transaction has changed a key of the range.
+/// Verifies that no other transaction has changed a key of the range.
 ///
 /// # Errors
 /// [`Error::Conflict`].
@@ -150,7 +151,7 @@ fn unchanged_range(
     let (trees, tombstones) = (&ledger.trees, shared.tombstones.load());
     let index = unchanged_index(trees, (keyspace, &[]), meanwhile, access)?;
     let cell = index.object().to_bits();
-    // Whether it has covered any key, is not looked at.
+    // A tombstone counts as a change even if it covers no key.
     let removed = tombstones.iter().find(|one| {
         one.is_of(cell, now.version) && one.version > since && one.range.overlaps(range)
     });
@@ -178,7 +179,7 @@ fn unchanged_range(
     Ok(())
 }
 
-/// What was found, with the name of the keyspace in the error of a corrupt record.
+/// The result, with the name of the keyspace in the error of a corrupt record.
 fn named<T>(
     trees: &Directory,
     (keyspace, now): (Keyspace, View<'_>),
@@ -192,7 +193,8 @@ fn named<T>(
     }
 }
 
-/// The index of a keyspace, unless it is another one since. Borrowed: the count of its shares lies beside what others read.
+/// The index of a keyspace, if it is the same as in the transaction's version. It is borrowed, because a change of its
+/// reference count would disturb other threads' reads.
 fn unchanged_index<'t>(
     trees: &'t Directory,
     (keyspace, key): (Keyspace, &[u8]),

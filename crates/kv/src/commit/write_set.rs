@@ -1,4 +1,4 @@
-//! What a transaction has written and keeps in memory.
+//! The write set: the writes of a transaction that are kept in memory.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,27 +9,27 @@ use tembo_index::{KeyChange, Op, Range};
 use crate::read_set::is_empty;
 use crate::{Direction, Error, Keyspace};
 
-/// Bytes that a write takes beside its key and value, about.
+/// Approximate number of bytes that a write takes beside its key and value.
 const OVERHEAD: usize = 128;
 
 /// A write of one key.
 struct Write {
     keyspace: Keyspace,
     key: Arc<[u8]>,
-    /// `None`: it is removed.
+    /// The value. `None`: the key is removed.
     value: Option<Box<[u8]>>,
-    /// The write of the key before this one.
+    /// The earlier write of the key, if there is one.
     before: Option<usize>,
 }
 
-/// Writes in the order in which they came, of each key one between two savepoints.
+/// Writes in the order in which they came. Between two savepoints each key has one.
 #[derive(Default)]
 pub(crate) struct WriteSet {
     log: Vec<Write>,
     /// The last write of each key.
     last: BTreeMap<Keyspace, BTreeMap<Arc<[u8]>, usize>>,
     bytes: usize,
-    /// A savepoint needs the writes before this one as they are.
+    /// A savepoint needs the first so many writes unchanged.
     kept: usize,
 }
 
@@ -38,12 +38,12 @@ impl WriteSet {
         self.log.is_empty()
     }
 
-    /// Memory that it takes, in bytes, about.
+    /// The approximate memory of the set, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Memory that a write takes, in bytes, about.
+    /// The approximate memory of a write, in bytes.
     pub(crate) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> usize {
         OVERHEAD + key.len() + value.map_or(0, <[u8]>::len)
     }
@@ -77,13 +77,13 @@ impl WriteSet {
         self.log.push(Write { keyspace, key, value, before });
     }
 
-    /// What was written under the key: a value, or that it is removed.
+    /// The last write of the key: a value, or a removal.
     pub(crate) fn get(&self, keyspace: Keyspace, key: &[u8]) -> Option<Option<&[u8]>> {
         let &at = self.last.get(&keyspace)?.get(key)?;
         Some(self.log[at].value.as_deref())
     }
 
-    /// Keys of a range, at most so many.
+    /// Some keys of a range, at most `most`.
     pub(crate) fn keys(&self, keyspace: Keyspace, range: Range<'_>, most: usize) -> Vec<Arc<[u8]>> {
         let Some(last) = self.last.get(&keyspace) else { return Vec::new() };
         if is_empty(range) {
@@ -96,7 +96,7 @@ impl WriteSet {
         }
     }
 
-    /// Each key that is written, in order.
+    /// Calls the function with each key that is written, in order.
     pub(crate) fn each_key(
         &self,
         mut each: impl FnMut(Keyspace, &[u8]) -> Result<(), Error>,
@@ -106,7 +106,7 @@ impl WriteSet {
         all.try_for_each(|(keyspace, key)| each(keyspace, key))
     }
 
-    /// The last write of each key, in the order of keys.
+    /// Calls the function with the last write of each key, in the order of keys.
     pub(crate) fn each_last(
         &self,
         mut each: impl FnMut(Keyspace, Op<'_>) -> Result<(), Error>,
@@ -115,7 +115,7 @@ impl WriteSet {
         all.try_for_each(|&at| self.log[at].with_op(&mut each))
     }
 
-    /// The last write of each key, in groups of keys of one keyspace, in the order of keys.
+    /// Calls the function with the last write of each key, in groups of keys of one keyspace, in the order of keys.
     pub(crate) fn each_group(
         &self,
         group: usize,
@@ -136,7 +136,7 @@ impl WriteSet {
         Ok(())
     }
 
-    /// The write, if there is but one.
+    /// Calls `with` with the write, if there is only one.
     pub(crate) fn only<T>(&self, with: impl FnOnce(Keyspace, Op<'_>) -> T) -> Option<T> {
         match &self.log[..] {
             [write] => Some(write.with_op(with)),
@@ -144,7 +144,7 @@ impl WriteSet {
         }
     }
 
-    /// The writes from one position to another, as they came.
+    /// Calls the function with the writes from one position to another, as they came.
     pub(crate) fn each_between(
         &self,
         (from, to): (usize, usize),
@@ -153,7 +153,7 @@ impl WriteSet {
         self.log[from..to].iter().try_for_each(|write| write.with_op(&mut each))
     }
 
-    /// Where a savepoint can come back to.
+    /// A position to which `truncate` can come back.
     pub(crate) fn save(&mut self) -> usize {
         self.kept = self.log.len();
         self.kept
@@ -164,7 +164,7 @@ impl WriteSet {
         self.log.len()
     }
 
-    /// Takes back the writes from a position on that was saved.
+    /// Takes back the writes from a saved position on.
     pub(crate) fn truncate(&mut self, len: usize) {
         while self.log.len() > len
             && let Some(write) = self.log.pop()
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_back_was_never_there() {
-        // Every sequence of five steps of these: writes of two keys, a savepoint, a return to the last.
+        // This runs every sequence of five steps: writes of two keys, a savepoint, a return to the last savepoint.
         for sequence in 0..6usize.pow(5) {
             let mut writes = WriteSet::default();
             let mut map: BTreeMap<&[u8], Option<u8>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What large values are read and changed through: the handles of the store, as one.
+//! Access of large values to the store: one trait for all handles.
 
 use std::ops::Bound;
 
@@ -16,12 +16,12 @@ pub trait LargeValueWrite: LargeValueRead + Write {}
 impl<A: Read> LargeValueRead for A {}
 impl<A: Write> LargeValueWrite for A {}
 
-/// Gets the value under a key, or that there is none.
+/// Receives the value under a key, or `None`.
 type With<'w> = dyn FnMut(Option<Value<'_>>) + 'w;
 
 /// The part of a handle that reads.
 pub trait Read {
-    /// Calls `with` once.
+    /// Calls `with` once, with the value under the key.
     fn read(&mut self, keyspace: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error>;
 }
 
@@ -41,11 +41,11 @@ pub trait Write: Read {
         most: usize,
     ) -> Result<Vec<Vec<u8>>, Error>;
 
-    /// The commit fails if another changes the key before. Without an order of keys, that is to change it before or after:
-    /// the value that it has is written again.
+    /// Holds a key: the commit fails if another transaction changes it before. Without an order of keys the
+    /// value is written again, so that the transaction also conflicts with one that commits after it.
     fn hold_key(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error>;
 
-    /// The commit fails if another changes a key of the range before.
+    /// Holds a range: the commit fails if another transaction changes a key of it before.
     fn hold_range(
         &mut self,
         keyspace: Keyspace,
@@ -109,8 +109,8 @@ impl Write for &mut Exclusive {
         })
     }
 
-    // No other writes beside it. But a transaction that began before it, and cuts after it, sees only what it wrote; with an
-    // order that holds a range of pieces, without one the header must have changed.
+    // No other transaction commits beside an exclusive writer. But one that began before it and cuts after it must find a
+    // conflict: with an order of keys it holds a range of pieces, without one the header must have changed.
     fn hold_key(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if self.has_order() { Ok(()) } else { self.put(keyspace, key, value).map(drop) }
     }

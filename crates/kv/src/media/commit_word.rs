@@ -30,7 +30,7 @@ impl CommitWord<'_> {
         Ok(())
     }
 
-    /// What was in flight when the store was last open: grouped stamps above the word of each lane.
+    /// The versions that were in flight when the store was last open: grouped stamps above the word of each lane.
     pub(crate) fn in_flight(&self) -> Result<Vec<DeadInterval>, Error> {
         let media = self.0.media()?;
         let to = media.version_limit.load();

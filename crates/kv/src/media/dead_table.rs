@@ -22,7 +22,7 @@ impl DeadTable<'_> {
     pub(crate) fn note(&self, dead: DeadInterval) -> Result<bool, Error> {
         let (region, media) = (self.0.region(), self.0.media()?);
         let slots = &media.dead;
-        // An open, whose intervals reach up to the limit, cannot make room: some is kept for it.
+        // An open, whose intervals reach up to the limit, cannot make room in the table, so some slots are kept for it.
         let kept = if dead.to == media.version_limit.load() { 0 } else { KEPT_FOR_OPENING };
         let same = slots.iter().find(|slot| {
             interval(slot).is_some_and(|old| old.from == dead.from && old.lane == dead.lane)
@@ -39,7 +39,7 @@ impl DeadTable<'_> {
         region.store(&slot.to, dead.to);
         // ORDER: after from and to: same line, store order.
         region.commit("kv.dead.note", &slot.kind, dead.lane.map_or(KIND_ALL, |l| u64::from(l) + 1));
-        // ORDER: dead before a later commit of the lane could make it look committed.
+        // ORDER: the interval is durable before a later commit of the lane could make its stamps look committed.
         region.flush("kv.dead.note.flush", region.offset_of(&slot.from), 32);
         // ORDER: as above.
         region.fence("kv.dead.note.fence");
@@ -54,7 +54,7 @@ impl DeadTable<'_> {
                 // ORDER: after the scrub, which was fenced: nothing carries their stamps any more.
                 region.commit("kv.dead.forget", &slot.kind, 0);
                 // ORDER: forgotten before a version of the interval is given to the store again, and committed: what a
-                // replica is told to make anew would be void after a crash.
+                // replica has to make anew would be void after a crash.
                 region.flush("kv.dead.forget.flush", region.offset_of(&slot.kind), 8);
             }
         }

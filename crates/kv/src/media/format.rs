@@ -16,14 +16,14 @@ media! {
         pub(crate) catalogue: Word,
         /// No version above it has been used. Raised in steps; open goes on above it.
         pub(crate) version_limit: Word,
-        /// Everything since this version is kept, with [`WINDOW_FIXED`] if the window does not move on; 0: there is
-        /// no such window.
+        /// The version since which everything is kept, with [`WINDOW_FIXED`] if the window does not move on. 0: there is
+        /// no fixed window.
         pub(crate) window_from: Word,
-        /// How many versions a window keeps that moves on; 0: it does not. Of a fixed one it says nothing.
+        /// How many versions a moving window keeps. 0: there is no moving window. It does not count if the window is fixed.
         pub(crate) window_count: Word,
         /// Versions above it ...
         pub(crate) void_from: Word,
-        /// ... up to and including it were rolled back, some of them; 0: none. Dead intervals can say more.
+        /// ... and up to and including this one: some of them were rolled back. 0: none. Dead intervals can have more.
         pub(crate) void_to: Word,
         pub(crate) reserved: Word,
         pub(crate) lanes: [Lane; LANE_COUNT],
@@ -32,7 +32,7 @@ media! {
     }
 }
 
-/// In [`StoreRoot::window_from`], so that one word makes a window a fixed one, or one that moves on.
+/// Bit of [`StoreRoot::window_from`]: the window is fixed. So one store of that word changes the kind of the window.
 pub(crate) const WINDOW_FIXED: u64 = 1 << 63;
 
 media! {
@@ -64,7 +64,7 @@ media! {
     /// since a rollback must not bring back a name whose version has been given up.
     #[derive(Debug)]
     pub(crate) struct SnapshotSlot {
-        /// The version that is kept; changes in one store when the name is given again.
+        /// The version that is kept. When the name is given again, one store changes it.
         pub(crate) version: Word,
         /// The name's bytes, padded with zeros.
         pub(crate) name: [Word; SNAPSHOT_NAME_SIZE / 8],
@@ -101,7 +101,7 @@ pub(crate) struct KeyspaceEntry {
     pub(crate) cell: U64,
     /// The version that made the tree.
     pub(crate) birth: U64,
-    /// Which index: [`INDEX_CDDS`], [`INDEX_NVTREE`] or [`INDEX_HASH`].
+    /// The kind of index: [`INDEX_CDDS`], [`INDEX_NVTREE`] or [`INDEX_HASH`].
     pub(crate) index: U64,
 }
 
@@ -148,11 +148,11 @@ pub(crate) const REPLICA_KEY: &[u8] = b"replica";
 /// estimate; exact if the header has the limit of versions, since then nothing was changed after it.
 pub(crate) const COUNTS_KEY: &[u8] = b"counts";
 
-/// What the value under [`COUNTS_KEY`] begins with.
+/// The begin of the value under [`COUNTS_KEY`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct CountsHeader {
-    /// The limit of versions if a clean stop wrote it as its last change; else 0.
+    /// The limit of versions, if a clean stop wrote the counts as its last change; else 0.
     pub(crate) limit: U64,
 }
 
@@ -197,9 +197,9 @@ pub(crate) struct PreparedItem {
     pub(crate) keyspace: U32,
     /// One of [`ITEM_PUT`], [`ITEM_REMOVE`], [`ITEM_KEY_READ`], [`ITEM_RANGE_READ`].
     pub(crate) kind: u8,
-    /// Of a range, how it begins: [`BOUND_UNBOUNDED`], [`BOUND_INCLUDED`], [`BOUND_EXCLUDED`]; else 0.
+    /// How a range begins: [`BOUND_UNBOUNDED`], [`BOUND_INCLUDED`], [`BOUND_EXCLUDED`]. 0 in other items.
     pub(crate) from: u8,
-    /// Of a range, how it ends; else 0.
+    /// How a range ends. 0 in other items.
     pub(crate) to: u8,
     pub(crate) reserved: u8,
     /// Bytes of the key, or of the key where the range begins.
@@ -217,19 +217,19 @@ pub(crate) const BOUND_INCLUDED: u8 = 1;
 pub(crate) const BOUND_EXCLUDED: u8 = 2;
 const _: () = assert!(size_of::<PreparedHeader>() == 32 && size_of::<PreparedItem>() == 16);
 
-/// A store in which a transaction was once prepared: a program that does not know it would change keys that are held.
+/// In the store a transaction was once prepared. A program that does not know this would change keys that are held.
 pub(crate) const FEATURES_PREPARED: TenantFeatures =
     TenantFeatures { may: 0, must: 0, read_only: 1 };
 
-/// A store that was once a replica: a program that does not know it would write what only another store may.
+/// The store was once a replica. A program that does not know this would make changes that only another store may make.
 pub(crate) const FEATURES_REPLICA: TenantFeatures =
     TenantFeatures { may: 0, must: 0, read_only: 2 };
 
-/// A store of which a version has a range that was removed and is not erased: a program that does not know it would show
-/// what was removed.
+/// Some version of the store has a range that was removed and is not erased. A program that does not know this would show
+/// removed keys.
 pub(crate) const FEATURES_RANGES: TenantFeatures = TenantFeatures { may: 0, must: 1, read_only: 0 };
 
-/// A store whose keyspaces are hash indexes; its catalogue is an NV-Tree. Set when the store is made.
+/// The store's keyspaces are hash indexes; its catalogue is an NV-Tree. This is set when the store is made.
 pub(crate) const FEATURES_HASH: TenantFeatures = TenantFeatures { may: 0, must: 2, read_only: 0 };
 
 /// All feature bits that this program knows.
@@ -239,7 +239,7 @@ pub(crate) const FEATURES_KNOWN: TenantFeatures = TenantFeatures {
     read_only: FEATURES_PREPARED.read_only | FEATURES_REPLICA.read_only,
 };
 
-/// What a large value begins with.
+/// The value of a large value's header.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct LargeValueHeader {
@@ -249,9 +249,9 @@ pub(crate) struct LargeValueHeader {
     pub(crate) len: U64,
 }
 
-/// In the key of a large value's header, behind the name.
+/// The byte behind the name in the key of a large value's header.
 pub(crate) const LARGE_HEADER: u8 = 0;
 
-/// In the key of a large value's piece, behind the name and before the number.
+/// The byte behind the name in the key of a large value's piece. The number of the piece follows.
 pub(crate) const LARGE_PIECE: u8 = 1;
 const _: () = assert!(size_of::<LargeValueHeader>() == 16);

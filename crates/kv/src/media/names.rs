@@ -22,7 +22,7 @@ impl NameTable<'_> {
         if let Some(slot) = slots.iter().find(|slot| name(slot).as_deref() == Some(wanted)) {
             // ORDER: one store; the older version is kept until it is durable.
             region.commit("kv.snapshot.move", &slot.version, version);
-            // ORDER: durable before the older version is given up.
+            // ORDER: the new version is durable before the older one is given up.
             region.flush("kv.snapshot.move.flush", region.offset_of(&slot.version), 8);
         } else {
             let mut bytes = [0; SNAPSHOT_NAME_SIZE];
@@ -36,7 +36,7 @@ impl NameTable<'_> {
             }
             // ORDER: after version and name: same line, store order.
             region.commit("kv.snapshot.name", &slot.len, wanted.len() as u64 + 1);
-            // ORDER: named before the caller counts on it.
+            // ORDER: the name is durable before the caller counts on it.
             region.flush("kv.snapshot.name.flush", region.offset_of(&slot.version), 64);
         }
         // ORDER: as above.
@@ -51,7 +51,7 @@ impl NameTable<'_> {
             if name(slot).as_deref() == Some(wanted) {
                 // ORDER: after a rollback's interval; the version is given up later.
                 region.commit("kv.snapshot.forget", &slot.len, 0);
-                // ORDER: forgotten before the version is given up.
+                // ORDER: the name is durably forgotten before its version is given up.
                 region.flush("kv.snapshot.forget.flush", region.offset_of(&slot.len), 8);
             }
         }

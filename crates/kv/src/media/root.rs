@@ -13,7 +13,7 @@ use crate::Error;
 
 const LANES: u64 = LANE_COUNT as u64;
 
-/// Versions by which the limit of versions is raised: one fence in so many commits.
+/// Versions by which the limit of versions is raised. So there is one fence more in so many commits.
 pub(super) const LIMIT_STEP: u64 = 1 << 16;
 
 /// The lane of the writer.

@@ -12,13 +12,13 @@ use super::format::WINDOW_FIXED;
 use super::root::Root;
 use crate::Error;
 
-/// What is kept of the past beside what is pinned or named.
+/// What is kept of the past, beside versions that are pinned or named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
     /// Nothing.
     #[default]
     Nothing,
-    /// The last so many versions, and a few more.
+    /// At least so many of the last versions, and at most a few more.
     Versions(u64),
     /// Everything since that version.
     Since(u64),
@@ -40,7 +40,7 @@ impl WindowWords<'_> {
         })
     }
 
-    /// Durable when it returns; before, a crash leaves the window of before or this one.
+    /// Stores a window. Durable when it returns; a crash before that leaves the old window or this one.
     pub(crate) fn store(&self, from: Option<u64>, retention: Retention) -> Result<(), Error> {
         let (region, media) = (self.0.region(), self.0.media()?);
         let word = match (from, retention) {
@@ -53,7 +53,7 @@ impl WindowWords<'_> {
         };
         // ORDER: after the count, which from here on may count: same line, store order.
         region.commit("kv.window.move", &media.window_from, word);
-        // ORDER: moved before anything is collected that the window kept, or counted on by the caller.
+        // ORDER: the window is durable before anything that the old one kept is collected, and before the caller counts on it.
         region.flush("kv.window.flush", region.offset_of(&media.window_from), 16);
         // ORDER: as above.
         region.fence("kv.window.fence");
@@ -67,13 +67,13 @@ impl WindowWords<'_> {
         Ok((to != 0).then_some((from, to)))
     }
 
-    /// Durable when it returns.
+    /// Stores which versions were rolled back. Durable when it returns.
     pub(crate) fn store_void(&self, (from, to): (u64, u64)) -> Result<(), Error> {
         let (region, media) = (self.0.region(), self.0.media()?);
         region.store(&media.void_from, from);
-        // ORDER: after the lower end: same line, store order. In between too much is void, never too little.
+        // ORDER: after the lower end: same line, store order. In between too many versions are void, never too few.
         region.commit("kv.void.note", &media.void_to, to);
-        // ORDER: noted before the dead interval is forgotten, which said it until then.
+        // ORDER: this is durable before the dead interval is forgotten, which says the same until then.
         region.flush("kv.void.flush", region.offset_of(&media.void_from), 16);
         // ORDER: as above.
         region.fence("kv.void.fence");

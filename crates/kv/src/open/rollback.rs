@@ -1,4 +1,4 @@
-//! Rollback: one dead interval, and what the writer knew of it is forgotten.
+//! Rollback: one dead interval is noted, and the writer's volatile state is made again as of the older version.
 
 use tembo_index::{DeadInterval, View};
 
@@ -8,7 +8,7 @@ use crate::version::PinKind;
 use crate::write::Engine;
 use crate::{Error, prepared};
 
-/// Takes back everything after `version`; the ids of prepared transactions that it drops. Synced when it returns.
+/// Takes back everything after `version`. Returns the ids of prepared transactions that it drops. Synced when it returns.
 ///
 /// # Errors
 /// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`], [`Error::ReadOnly`]: nothing has changed.
@@ -58,7 +58,7 @@ fn roll(
 ) -> Result<Vec<Vec<u8>>, Error> {
     let pins = &shared.versions.pins;
     // The version that is visible from here on is not void itself, so that a name it is given
-    // can be told from those of void versions, which the next open forgets after a crash here.
+    // can be distinguished from those of void versions, which the next open forgets after a crash here.
     let visible = next_version(shared, ledger)?;
     kill(shared, ledger, DeadInterval { from: version, to: visible - 1, lane: None })?;
     pins.with_past(|past, _| past.rolled_back(version, visible - 1));
@@ -69,7 +69,7 @@ fn roll(
     let tombstones = shared.tombstones.load();
     shared.tombstones.change(|list| list.retain(|one| one.version <= version));
     shared.tombstones.change(|list| {
-        // What was erased later covers entries again.
+        // A tombstone whose entries were erased later covers them again.
         let again = list.iter_mut().filter(|one| one.until > version);
         again.for_each(|one| one.until = u64::MAX);
     });
@@ -85,12 +85,12 @@ fn roll(
     // A promotion is taken back too, as the next open would find it.
     ledger.is_replica |= shared.catalogue.is_replica(view)?;
     let dropped = shared.held.replace(prepared::load(&shared.catalogue, view, &ledger.trees)?);
-    // Also when the trees are the same: a reader without a pin asks behind its copy whether they were published anew, and
-    // what died is given back later.
+    // The trees are published even if they are the same: a reader without a pin asks after its copy whether they were
+    // published anew. What has died is given back later.
     shared.published.store(ledger.trees.known(), visible);
     pins.forget_trees();
     ledger.is_broken = false;
-    // Followers learn of it as of any version that becomes durable.
+    // Followers are notified of it, as of any version that becomes durable.
     shared.versions.sync(shared.region())?;
     Ok(dropped)
 }

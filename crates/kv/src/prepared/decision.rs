@@ -9,14 +9,14 @@ use crate::shared::Shared;
 use crate::write::Engine;
 use crate::{Durability, Error};
 
-/// What is decided.
+/// A decision.
 #[derive(Clone, Copy)]
 enum Decision {
     Commit,
     Discard,
 }
 
-/// Commits a prepared transaction; its version.
+/// Commits a prepared transaction. Returns the version of the commit.
 ///
 /// # Errors
 /// As of [`Store::commit_prepared`](crate::Store::commit_prepared).

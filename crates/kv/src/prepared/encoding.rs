@@ -34,7 +34,8 @@ fn decode_key(key: &[u8]) -> Option<(&[u8], u32)> {
 /// Puts a piece under its number.
 type PutPiece<'p> = dyn FnMut(u32, &[u8]) -> Result<(), Error> + 'p;
 
-/// A transaction to be prepared, in pieces, each of which is given to `put` with its number; how many there are.
+/// Encodes a transaction that is to be prepared in pieces, and calls `put` with each and its number. Returns how many there
+/// are.
 pub(super) fn encode(
     version: u64,
     writes: &WriteSet,
@@ -94,7 +95,7 @@ impl Pieces<'_> {
 
 type EachItem<'e> = dyn FnMut([&[u8]; 3]) -> Result<(), Error> + 'e;
 
-/// Each item with its bytes: of each key the last write, then what was read.
+/// Calls the function with each item and its bytes: the last write of each key, then what was read.
 fn each_item(
     writes: &WriteSet,
     reads: Option<&ReadSet>,
@@ -167,7 +168,7 @@ enum Item<'s> {
 }
 
 impl Stored {
-    /// Of all its pieces, one after another.
+    /// The transaction whose pieces, one after another, are these bytes.
     fn of(pieces: u32, mut bytes: Vec<u8>) -> Result<Stored, Error> {
         let (header, rest) = PreparedHeader::read_from_prefix(&bytes).map_err(|_| DAMAGED)?;
         if header.size.get() != rest.len() as u64 {
@@ -177,7 +178,7 @@ impl Stored {
         Ok(Stored { header, pieces, items })
     }
 
-    /// The one of that id, in a view.
+    /// The transaction of that id, in a view.
     pub(super) fn find(
         catalogue: &Catalogue,
         view: View<'_>,
@@ -188,7 +189,7 @@ impl Stored {
         Ok(found.into_values().next())
     }
 
-    /// Each write, by the number of its keyspace.
+    /// Calls the function with each write and the number of its keyspace.
     pub(super) fn each_write(
         &self,
         mut each: impl FnMut(u32, Op<'_>) -> Result<(), Error>,
@@ -231,7 +232,7 @@ impl Stored {
         if count == self.header.items.get() { Ok(()) } else { Err(DAMAGED) }
     }
 
-    /// What it holds.
+    /// The keys and ranges that the transaction holds.
     fn hold(&self, trees: &Directory) -> Result<Hold, Error> {
         let is_serialisable = self.header.is_serialisable.get() != 0;
         let (mut writes, mut reads) = (Vec::new(), ReadSet::default());
@@ -249,7 +250,7 @@ impl Stored {
     }
 }
 
-/// All that is prepared in a view, by id, with what it holds.
+/// All prepared transactions of a view, by id, with what they hold.
 ///
 /// # Errors
 /// [`Error::Damaged`].
@@ -264,7 +265,7 @@ pub(crate) fn load(
         .collect()
 }
 
-/// All that is prepared in a view, by id.
+/// All prepared transactions of a view, by id.
 ///
 /// # Errors
 /// [`Error::Damaged`].

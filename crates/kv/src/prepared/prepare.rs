@@ -13,8 +13,8 @@ use crate::shared::Shared;
 use crate::write::Engine;
 use crate::{Access, Durability, Error};
 
-/// Prepares a transaction that began at `since`, which is pinned; the version in which it is prepared. Synced when it
-/// returns.
+/// Prepares a transaction that began at `since`, which is pinned. Returns the version in which it is prepared. Synced when
+/// it returns.
 ///
 /// # Errors
 /// As of [`Transaction::prepare`](crate::Transaction::prepare).
@@ -77,7 +77,7 @@ fn validate(
     ranges.try_for_each(|read| shared.check_held_range(read.keyspace, read.range(), Access::Read))
 }
 
-/// Stores its pieces and commits them; the version, and how many there are.
+/// Stores the pieces of the transaction and commits them. Returns the version, and the number of pieces.
 fn store(
     shared: &Shared,
     ledger: &mut Ledger,

@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 
 use crate::Keyspace;
 
-/// Removals between two transactions that ask; of more, the last.
+/// Removals that are noted between two transactions that ask. If there are more, the last ones are kept.
 pub(super) const NOTED_MAX: usize = 1 << 12;
 
-/// Removals that are known; beyond it those are forgotten that no transaction can ask for.
+/// Number of known removals above which those for which no transaction can ask are forgotten.
 const KNOWN_MAX: usize = 1 << 16;
 
 /// When keys were removed, by their hash.
 #[derive(Default)]
 pub(crate) struct Removals {
-    /// In a ring, so that it costs next to nothing to note one.
+    /// The latest removals, in a ring, so that it costs almost nothing to note one.
     recent: Vec<(u64, u64)>,
     next: usize,
     known: BTreeMap<u64, u64>,
@@ -26,7 +26,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// A key of that hash was removed in `version`, which is committed, and so are those before it.
+    /// Notes that a key of that hash was removed in `version`, which is committed, as are those before it.
     #[inline]
     pub(crate) fn note(&mut self, hash: u64, version: u64) {
         let removal = (hash, version);
@@ -38,8 +38,8 @@ impl Removals {
         self.last = self.last.max(version);
     }
 
-    /// The last version above `since` that removed the key, as far as is known. No transaction asks for
-    /// what is not above the `horizon`.
+    /// The last version above `since` that is known to have removed the key. No transaction asks for removals
+    /// that are not above the `horizon`.
     pub(crate) fn after(
         &mut self,
         since: u64,
@@ -66,7 +66,7 @@ impl Removals {
     }
 }
 
-/// FNV-1a, by eight bytes.
+/// FNV-1a, eight bytes at a time.
 #[inline]
 pub(crate) fn hash(keyspace: Keyspace, key: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -76,7 +76,7 @@ pub(crate) fn hash(keyspace: Keyspace, key: &[u8]) -> u64 {
     let hash = words.iter().fold(seed, |hash, word| step(hash, u64::from_le_bytes(*word)));
     match key.last_chunk::<8>() {
         _ if rest.is_empty() => hash,
-        // With some bytes of the last word again.
+        // This takes some bytes of the last word again.
         Some(end) => step(hash, u64::from_le_bytes(*end)),
         None => step(hash, rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))),
     }

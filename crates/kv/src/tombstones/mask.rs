@@ -8,7 +8,7 @@ use tembo_index::{Direction, Index, Range, Value, VersionedIndex, View, Visit};
 use super::{KeyRange, Tombstone};
 use crate::Error;
 
-/// Keys that were put after a tombstone, looked for at a time.
+/// Keys put after a tombstone that are looked for at a time.
 const BATCH: usize = 64;
 
 /// The version of the last tombstone that covers a key.
@@ -53,7 +53,7 @@ pub(crate) fn masked_get_many<'i>(
     Ok(())
 }
 
-/// Whether there is a key that no tombstone covers; also one whose record is corrupt.
+/// Whether the key is there and no tombstone covers it. A key whose record is corrupt counts as there.
 pub(crate) fn masked_has(
     list: &[Tombstone],
     index: &Index,
@@ -67,8 +67,8 @@ pub(crate) fn masked_has(
     }
 }
 
-/// Whether a key is another one in `now` than in version `since`, which is pinned, tombstones of meanwhile included; as
-/// `changed` says, which the index has answered.
+/// Whether a key differs between `now` and version `since`, which is pinned, with regard to tombstones in between. `changed`
+/// is the answer of the index.
 pub(crate) fn masked_changed(
     list: &[Tombstone],
     index: &Index,
@@ -87,8 +87,8 @@ pub(crate) fn masked_changed(
     Ok(changed.or(removed))
 }
 
-/// The keys of a range that differ between version `since` and a later one, both of which are pinned; also keys that were
-/// put with the value that they had.
+/// The keys of a range that differ between version `since` and a later one, both of which are pinned. These may include keys
+/// that were put with the same value.
 pub(crate) fn masked_difference(
     list: &[Tombstone],
     index: &Index,
@@ -105,7 +105,7 @@ pub(crate) fn masked_difference(
     let is_met = |one: &Tombstone| {
         one.is_of(cell, view.version) && one.version > since && one.range.overlaps(&asked)
     };
-    // What such a tombstone covers may still have its entries.
+    // Keys that such a tombstone covers may still have their entries.
     if list.iter().any(is_met) {
         let before = View { version: since, ..view };
         masked_range(list, index, range, before, &mut |key, _| {
@@ -118,7 +118,7 @@ pub(crate) fn masked_difference(
     Ok(keys)
 }
 
-/// Visits what of a range no tombstone covers.
+/// Visits the entries of a range that no tombstone covers.
 pub(crate) fn masked_range(
     list: &[Tombstone],
     index: &Index,
@@ -126,7 +126,7 @@ pub(crate) fn masked_range(
     view: View<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<(), Error> {
-    // Of keys without an order no ranges are removed.
+    // If keys have no order, no range was removed.
     if list.is_empty() || !index.kind().is_ordered() {
         return Ok(index.range(range.from, range.to, range.direction, view, visit)?);
     }
@@ -176,7 +176,7 @@ fn parts(asked: &KeyRange, met: &[&Tombstone]) -> Vec<KeyRange> {
     parts
 }
 
-/// Visits what of a covered range was put after the tombstone; false: that was enough.
+/// Visits the entries of a covered range that were put after the tombstone. Returns false if the visitor has had enough.
 fn later(
     index: &Index,
     range: Range<'_>,

@@ -1,4 +1,5 @@
-//! The commit of a transaction that has outgrown memory: by itself, validated and made in place under the writer's lock.
+//! The commit of a transaction that has outgrown memory. It commits by itself: it is validated and its changes are made in
+//! place under the writer's lock.
 
 use tembo_index::{Op, Place, View};
 
@@ -13,13 +14,13 @@ use crate::shared::Shared;
 use crate::version::PinKind;
 use crate::{Access, Error, Keyspace};
 
-/// What a transaction has written, the later over the earlier: ranges removed, private trees, memory.
+/// Everything that a transaction has written, from the earliest to the latest: ranges removed, private trees, memory.
 pub(super) struct All<'t> {
     pub(super) spilled: &'t Spilled,
     pub(super) writes: &'t WriteSet,
 }
 
-/// Commits a transaction that began at `since`, whose pin is given up; the version, if anything was changed.
+/// Commits a transaction that began at `since`, whose pin this gives up. Returns the version, if anything was changed.
 ///
 /// # Errors
 /// [`Error::Conflict`], [`Error::WouldDeadlock`]; those of a change: nothing has changed.
@@ -39,7 +40,7 @@ pub(super) fn commit(
     };
     let (shared, ledger) = writing.parts();
     let valid = validate(shared, ledger, since, all, reads);
-    // Its reads are over, and what only they need may be given back.
+    // The transaction reads no more, so what only its snapshot needs may be given back.
     unpin();
     valid?;
     let mut changes = Uncommitted::begin(shared);

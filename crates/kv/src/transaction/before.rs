@@ -1,4 +1,4 @@
-//! What was in private trees before each change since the first savepoint: a stack in the pool.
+//! A stack in the pool of what was in private trees before each change since the first savepoint.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const HEAD: usize = 4 + 4 + 1 + 4;
 /// A key, and the private entry that it had.
 type Note = (Keyspace, Vec<u8>, Option<Vec<u8>>);
 
-/// Notes by number, from 0 on.
+/// Notes, numbered from 0 on.
 #[derive(Default)]
 pub(super) struct Before {
     tree: Option<Arc<Index>>,
@@ -29,7 +29,7 @@ impl Before {
         self.len
     }
 
-    /// The private tree that they are in, if there are any.
+    /// The private tree that has the notes, if there are any.
     pub(super) fn tree(&self) -> Option<&Arc<Index>> {
         self.tree.as_ref()
     }
@@ -57,7 +57,7 @@ impl Before {
         Ok(())
     }
 
-    /// The last one.
+    /// The last note.
     pub(super) fn last(&self) -> Result<Note, Error> {
         let number = self.len.checked_sub(1).ok_or(DAMAGED)?;
         let tree = self.tree.as_ref().ok_or(DAMAGED)?;
@@ -65,7 +65,7 @@ impl Before {
         decode(&note).ok_or(DAMAGED)
     }
 
-    /// Forgets the last one.
+    /// Forgets the last note.
     pub(super) fn forget_last(&mut self, writing: &mut Locked<'_>) -> Result<(), Error> {
         let (Some(tree), Some(number)) = (&self.tree, self.len.checked_sub(1)) else {
             return Err(DAMAGED);

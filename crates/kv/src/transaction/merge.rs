@@ -47,7 +47,7 @@ pub(super) fn merged(
     }
 }
 
-/// Visits the range with these own keys in it; false: that was enough.
+/// Visits the range with these own keys in it. Returns false if the visitor has had enough.
 fn merge(
     snapshot: &Snapshot,
     own: Own<'_>,
@@ -77,7 +77,7 @@ fn merge(
         if goes_on {
             goes_on = match keys.next_if(|own| own[..] == *key) {
                 Some(same) => show(same, visit),
-                // A range that it has removed is not among its keys.
+                // The transaction may have removed a range with the key, which is not among its own keys.
                 None => match own.get(keyspace, key) {
                     Ok(None) => visit(key, value),
                     Ok(Some(_)) => true,

@@ -1,4 +1,4 @@
-//! What a transaction has written: in memory, and in the pool if it has outgrown memory.
+//! A transaction's own writes: in memory, and in the pool if it has outgrown memory.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) struct Own<'t> {
 }
 
 impl Own<'_> {
-    /// What was written under the key: a value, or that it is removed.
+    /// The last write of the key: a value, or a removal.
     pub(super) fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Written>, Error> {
         if let Some(own) = self.writes.get(keyspace, key) {
             return Ok(Some(own.map(<[u8]>::to_vec)));
@@ -40,7 +40,7 @@ impl Own<'_> {
                 Direction::Backward => own.sort_unstable_by(|a, b| b.cmp(a)),
             }
             own.dedup();
-            // Beyond the last key of either there may be others.
+            // Each of the two may have more keys behind its last one.
             own.truncate(most);
         }
         Ok(own)

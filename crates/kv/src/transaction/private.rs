@@ -1,4 +1,4 @@
-//! Private trees as a transaction changes them: under the writer's lock, without a fence, for nothing of them is to survive.
+//! Changes of private trees: under the writer's lock, and without a fence, for nothing of them has to survive.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::Error;
 use crate::trees::{PRIVATE_VERSION, private_stamp};
 use crate::write::Locked;
 
-/// All private entries, and nothing is void.
+/// The view of all private entries. Nothing in it is void.
 pub(super) const VIEW: View<'static> =
     View { version: PRIVATE_VERSION, dead: &DeadIntervals::NONE };
 
@@ -21,7 +21,7 @@ pub(super) fn create(writing: &mut Locked<'_>) -> Result<Arc<Index>, Error> {
     let mut retired = Vec::new();
     let (stamp, dead, retained) = (private_stamp(), &*dead, &retained);
     let writer = Writer { stamp, dead, retained, retired: &mut retired };
-    // What a transaction has written is read in order.
+    // A private tree is ordered, because a transaction's writes are read in order.
     let kind = match shared.kind() {
         IndexKind::Hash => IndexKind::Nvtree,
         kind => kind,
@@ -33,7 +33,7 @@ pub(super) fn create(writing: &mut Locked<'_>) -> Result<Arc<Index>, Error> {
     Ok(index)
 }
 
-/// Puts a private entry, or takes it away.
+/// Puts or removes a private entry.
 pub(super) fn set(
     writing: &mut Locked<'_>,
     tree: &Index,

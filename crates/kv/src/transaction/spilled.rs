@@ -1,4 +1,4 @@
-//! What a transaction has written beyond its memory: in the pool, where no other sees it.
+//! Writes of a transaction that has outgrown its memory: they are in the pool, where no other transaction sees them.
 //!
 //! # How
 //! The writes go to *private trees* (`trees/private.rs`), one for each keyspace, by key: the last write of each. Nothing on
@@ -47,18 +47,18 @@ const BATCH: usize = 64;
 const REMOVED: u8 = 0;
 const PUT: u8 = 1;
 
-/// Every key.
+/// The range of all keys.
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
-/// What was written under a key: a value, or that it is removed.
+/// The last write of a key: a value, or `None` for a removal.
 pub(super) type Written = Option<Vec<u8>>;
 
-/// A point to which it can be taken back.
+/// A point to which the writes can be taken back.
 #[derive(Clone, Copy)]
 pub(super) struct SpilledPoint {
-    /// Notes of what was there before.
+    /// Number of notes of earlier entries.
     notes: u64,
-    /// Ranges that were removed.
+    /// Number of ranges that were removed.
     removed: usize,
 }
 
@@ -68,24 +68,24 @@ pub(super) struct Spilled {
     trees: BTreeMap<Keyspace, Arc<Index>>,
     /// Ranges that were removed, in order.
     removed: Vec<(Keyspace, KeyRange)>,
-    /// What was there before each change since the first savepoint.
+    /// The entries before each change since the first savepoint.
     before: Before,
-    /// It was taken back in part: it can only be dropped.
+    /// Whether it was taken back in part, so that it can only be dropped.
     is_broken: bool,
 }
 
 impl Spilled {
-    /// Nothing yet.
+    /// No writes yet.
     pub(super) fn begin(handle: &Handle) -> Result<Spilled, Error> {
-        // What earlier ones have left may be needed.
+        // The space of earlier private trees may be needed.
         give_back_private(handle)?;
         let (handle, before) = (handle.clone(), Before::default());
         let (trees, removed) = (BTreeMap::new(), Vec::new());
         Ok(Spilled { handle, trees, removed, before, is_broken: false })
     }
 
-    /// Takes these writes in; the points behind the writes that end at each of `ends`. `is_saved`: there is an earlier point. On an
-    /// error they may be taken in again.
+    /// Takes these writes in. Returns the points behind the writes that end at each of `ends`. `is_saved`: there is an earlier
+    /// point. After an error the same writes can be taken in again.
     pub(super) fn take_in(
         &mut self,
         writes: &WriteSet,
@@ -125,7 +125,7 @@ impl Spilled {
         Ok(())
     }
 
-    /// Changes the private entry of a key: `None`: there is none from here on.
+    /// Changes the private entry of a key. `None`: removes it.
     fn change(
         &mut self,
         writing: &mut Locked<'_>,
@@ -145,7 +145,7 @@ impl Spilled {
         set(writing, &tree, key, entry)
     }
 
-    /// Removes a range; what is taken in afterwards comes later.
+    /// Removes a range. Writes that are taken in afterwards count as later.
     pub(super) fn remove_range(
         &mut self,
         keyspace: Keyspace,
@@ -153,7 +153,7 @@ impl Spilled {
         is_saved: bool,
     ) -> Result<(), Error> {
         self.removed.push((keyspace, range.clone()));
-        // What fails half-way has removed some of its own writes.
+        // If this fails half-way, some of the transaction's own writes in the range are removed.
         self.is_broken = true;
         let (from, to) = range.bounds();
         loop {
@@ -171,12 +171,12 @@ impl Spilled {
         }
     }
 
-    /// Where it is.
+    /// The current point.
     pub(super) fn point(&self) -> SpilledPoint {
         SpilledPoint { notes: self.before.len(), removed: self.removed.len() }
     }
 
-    /// Takes back what was taken in after a point.
+    /// Takes back the writes after a point.
     ///
     /// # Errors
     /// Those of a change: it was taken back in part, and can only be dropped.
@@ -211,7 +211,7 @@ impl Spilled {
         }
     }
 
-    /// What was written under the key: a value, or that it is removed.
+    /// The last write of the key: a value, or a removal.
     pub(super) fn own(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Written>, Error> {
         if let Some(tree) = self.trees.get(&keyspace)
             && let Some(entry) = tree.get(key, VIEW)?
@@ -240,12 +240,12 @@ impl Spilled {
         Ok(keys)
     }
 
-    /// Ranges that were removed, in order: before all that [`each`](Spilled::each) gives.
+    /// Ranges that were removed, in order. They count as earlier than all writes that [`each`](Spilled::each) gives.
     pub(super) fn removed(&self) -> &[(Keyspace, KeyRange)] {
         &self.removed
     }
 
-    /// Each key that was written and what was, by keyspace and key.
+    /// Calls the function with each key that was written and its last write, by keyspace and key.
     pub(super) fn each(
         &self,
         mut each: impl FnMut(Keyspace, &[u8], Written) -> Result<(), Error>,

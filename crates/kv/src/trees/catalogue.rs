@@ -24,10 +24,10 @@ pub(crate) struct Catalogue {
     kind: IndexKind,
 }
 
-/// How many keys there were, by the root cell of their tree.
+/// The counts of keys when they were written down, by the root cell of the tree.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// They are exact while the limit of versions is this one; 0: they are an estimate.
+    /// The counts are exact while this is the limit of versions. 0: they are an estimate.
     pub(crate) limit: u64,
     pub(crate) keys: BTreeMap<u64, u64>,
 }
@@ -74,7 +74,7 @@ impl Catalogue {
         Ok(self.tree.get(REPLICA_KEY, view)?.is_some())
     }
 
-    /// Makes the store a replica, or one no longer.
+    /// Makes the store a replica, or ends that.
     pub(crate) fn set_replica(
         &self,
         is_replica: bool,
@@ -88,7 +88,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// How many keys there were when that was last written down. What cannot be read is not known.
+    /// The counts that were last written down. A count that cannot be read is missing.
     pub(crate) fn counts(&self, view: View<'_>) -> Result<Counts, Error> {
         let found = self.tree.get(COUNTS_KEY, view)?;
         Ok(found.and_then(|value| decode_counts(&value.to_vec())).unwrap_or_default())
@@ -109,7 +109,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Forgets a range that was removed: it has no covered entries any more.
+    /// Forgets a range that was removed, once it has no covered entries.
     pub(crate) fn remove_tombstone(
         &self,
         tombstone: &Tombstone,
@@ -236,7 +236,7 @@ pub(crate) fn open_tree(forest: &Arc<Forest>, entry: &KeyspaceEntry) -> Result<I
     Ok(index)
 }
 
-/// How a catalogue entry says which index it is.
+/// The number of an index kind in a catalogue entry.
 fn index_number(kind: IndexKind) -> u64 {
     match kind {
         IndexKind::Cdds => INDEX_CDDS,

@@ -30,12 +30,12 @@ impl Directory {
         let list = open_list(forest, catalogue, view)?;
         let mut directory = Directory { list, incarnations: 1, removals: Removals::default() };
         let counts = catalogue.counts(view)?;
-        // The version of the view is the limit of the life before: nothing was changed after they were written.
+        // If the limit is the version of the view, nothing was changed after the counts were written.
         directory.recall(&counts, counts.limit == view.version);
         Ok(directory)
     }
 
-    /// The tree of a keyspace; `version`: what an error says that was read.
+    /// The tree of a keyspace. `version` is the one that an error names as read.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`].
@@ -78,7 +78,7 @@ impl Directory {
         Some(Keyspace { id, incarnation: tree.known.incarnation })
     }
 
-    /// What readers are to know.
+    /// The list of keyspaces for readers.
     pub(crate) fn known(&self) -> Arc<[Known]> {
         self.list.iter().map(|tree| tree.known.clone()).collect()
     }
@@ -123,7 +123,7 @@ impl Directory {
         is_due
     }
 
-    /// Takes over the keyspaces of a view that was gone back to.
+    /// Takes over the keyspaces of a view, after a rollback to it.
     pub(crate) fn roll_back(
         &mut self,
         forest: &Arc<Forest>,
@@ -132,7 +132,7 @@ impl Directory {
     ) -> Result<(), Error> {
         let mut list = open_list(forest, catalogue, view)?;
         for (id, tree) in list.iter_mut().enumerate() {
-            // What an index knows of its tree beside media, all readers of the tree must share.
+            // An index has volatile state of its tree, which all readers of the tree must share.
             if let Some(before) = self.by_cell(tree.known.cell) {
                 tree.known.index = before.known.index.clone();
             }
@@ -149,7 +149,7 @@ impl Directory {
     /// Takes over counts: those of the visible version, or estimates.
     fn recall(&mut self, counts: &Counts, is_exact: bool) {
         for tree in &mut self.list {
-            // One that was empty has no count.
+            // A keyspace that was empty has no count.
             let known = counts.keys.get(&tree.known.cell).copied();
             if let Some(keys) = known.or(is_exact.then_some(0)) {
                 tree.recall(keys, is_exact);
@@ -157,7 +157,7 @@ impl Directory {
         }
     }
 
-    /// How many keys there are, to be written down with a limit; `None`: that is not known of each.
+    /// The counts of keys, with a limit, to be written down. `None`: some are not known.
     pub(crate) fn counts(&self, limit: u64) -> Option<Counts> {
         let mut keys = BTreeMap::new();
         for tree in &self.list {
@@ -169,12 +169,12 @@ impl Directory {
         Some(Counts { limit, keys })
     }
 
-    /// The catalogue has the counts.
+    /// Notes that the catalogue has the counts.
     pub(crate) fn noted(&mut self) {
         self.list.iter_mut().for_each(Tree::noted);
     }
 
-    /// Whether the counts are no longer near to what the catalogue says.
+    /// Whether the counts have moved far away from those in the catalogue.
     pub(crate) fn have_drifted(&self) -> bool {
         self.list.iter().any(Tree::has_drifted)
     }
@@ -189,7 +189,7 @@ impl Directory {
         self.list.iter_mut().any(|tree| tree.is_released(node_size, retained))
     }
 
-    /// Begins the collection of the first tree in which one is due; its cell.
+    /// Begins the collection of the first tree in which one is due. Returns its cell.
     pub(crate) fn begin_collection(&mut self, node_size: u64, retained: &Retained) -> Option<u64> {
         let is_due =
             |tree: &mut Tree| tree.is_due(node_size) || tree.is_released(node_size, retained);

@@ -1,4 +1,4 @@
-//! Which trees there were: a keyspace gets another one when it is cleared.
+//! The lifetimes of trees: a keyspace gets another tree when it is cleared.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::media::KeyspaceEntry;
 pub(crate) struct TreeLifetime {
     pub(crate) name: Arc<str>,
     pub(crate) entry: KeyspaceEntry,
-    /// The version in which the keyspace got it; `None`: before those looked at.
+    /// The version in which the keyspace got the tree. `None`: before the period.
     pub(crate) since: Option<u64>,
-    /// The version in which it got another one; `u64::MAX`: it has not.
+    /// The version in which the keyspace got another tree. `u64::MAX`: it has not.
     pub(crate) until: u64,
-    /// Whether the keyspace had another one before.
+    /// Whether the keyspace had another tree before.
     pub(crate) is_second: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::media::grouped;
 /// The version of all entries.
 pub(crate) const PRIVATE_VERSION: u64 = 1;
 
-/// What all entries are stamped with.
+/// The stamp of all entries.
 pub(crate) fn private_stamp() -> Stamp {
     grouped(PRIVATE_VERSION)
 }
@@ -47,13 +47,13 @@ pub(crate) struct PrivateTrees {
 }
 
 impl PrivateTrees {
-    /// A tree was made. By the writer.
+    /// Registers a tree that was made. Only the writer calls this.
     pub(crate) fn register(&self, index: &Arc<Index>) {
         let cell = index.object().to_bits();
         lock(&self.all).insert(cell, (index.clone(), Use::Used));
     }
 
-    /// Its transaction has ended.
+    /// Notes that the transaction of a tree has ended.
     pub(crate) fn give_up(&self, index: &Index) {
         if let Some((_, state)) = lock(&self.all).get_mut(&index.object().to_bits()) {
             *state = Use::GivenUp;
@@ -66,7 +66,7 @@ impl PrivateTrees {
         self.has_given_up.load(Ordering::Acquire)
     }
 
-    /// Those that are given up, for the caller to give their space back and then [forget](PrivateTrees::forget) them.
+    /// Takes the trees that are given up. The caller gives their space back and then [forgets](PrivateTrees::forget) them.
     pub(crate) fn take_given_up(&self) -> Vec<Arc<Index>> {
         if !self.has_given_up.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -85,12 +85,12 @@ impl PrivateTrees {
         lock(&self.all).values().any(|(_, state)| *state != Use::Used)
     }
 
-    /// Its space is given back, or left to a sweep. By the writer.
+    /// Forgets a tree whose space is given back, or left to a sweep. Only the writer calls this.
     pub(crate) fn forget(&self, index: &Index) {
         lock(&self.all).remove(&index.object().to_bits());
     }
 
-    /// All that a marking has to reach.
+    /// All trees that a marking has to reach.
     pub(crate) fn all(&self) -> Vec<(u64, Arc<Index>)> {
         lock(&self.all).iter().map(|(&cell, (index, _))| (cell, index.clone())).collect()
     }

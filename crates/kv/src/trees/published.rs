@@ -9,10 +9,10 @@ use tembo_pmem::thread::Apart;
 use super::tree::{Known, find};
 use crate::{Error, Keyspace};
 
-/// Trees by keyspace, and the version since which they are these.
+/// The published trees, by keyspace, and the version since which they are the ones to read.
 #[derive(Clone, Default)]
 pub(crate) struct Current {
-    /// Counts what was published; 0: nothing was.
+    /// Counts publications. 0: nothing was published.
     edition: u64,
     pub(crate) since: u64,
     pub(crate) trees: Arc<[Known]>,
@@ -20,9 +20,9 @@ pub(crate) struct Current {
 
 /// The trees of the visible version, for its readers.
 pub(crate) struct Published {
-    /// Locked by each snapshot: away from the edition, which each read looks at.
+    /// The published trees. Each snapshot locks this, so it lies apart from the edition, which each read looks at.
     current: Apart<RwLock<Current>>,
-    /// `edition` of `current`.
+    /// The edition of `current`.
     edition: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Current {
         self.trees.iter().any(|known| known.index.wants_hint())
     }
 
-    /// Whether nothing was ever taken over.
+    /// Whether no publication was taken over yet.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.edition == 0
@@ -56,30 +56,30 @@ impl Current {
 }
 
 impl Published {
-    /// These trees, since a version.
+    /// Publishes these trees, since a version.
     pub(crate) fn new(trees: Arc<[Known]>, since: u64) -> Published {
         let current = Apart(RwLock::new(Current { edition: 1, since, trees }));
         Published { current, edition: AtomicU64::new(1) }
     }
 
-    /// The trees now.
+    /// The trees at this time.
     pub(crate) fn load(&self) -> Current {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether these are the trees now.
+    /// Whether these are still the published trees.
     #[inline]
     pub(crate) fn is_current(&self, known: &Current) -> bool {
         known.edition == self.edition.load(Ordering::Acquire)
     }
 
-    /// Brings up to date what was known.
+    /// Brings a reader's copy up to date.
     #[cold]
     pub(crate) fn renew(&self, known: &mut Current) {
         known.clone_from(&self.current.read().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Says which trees snapshots of `since` and later read.
+    /// Publishes the trees that snapshots of `since` and later versions read.
     pub(crate) fn store(&self, trees: Arc<[Known]>, since: u64) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let edition = current.edition + 1;

@@ -9,7 +9,7 @@ use crate::{KeyCount, Keyspace};
 
 /// A keyspace as readers know it.
 ///
-/// Away from the counts of an `Arc`, which each snapshot changes: each read looks here.
+/// It has lines of its own, away from the counts of an `Arc`, which each snapshot changes: each read looks here.
 #[derive(Clone)]
 #[repr(align(128))]
 pub(crate) struct Known {
@@ -17,7 +17,7 @@ pub(crate) struct Known {
     pub(crate) index: Arc<Index>,
     /// The object of the tree's root cell.
     pub(crate) cell: u64,
-    /// Of the keyspace's number, since this open.
+    /// The incarnation of the keyspace's number since this open.
     pub(crate) incarnation: u32,
 }
 
@@ -35,22 +35,22 @@ impl AsRef<Known> for Known {
     }
 }
 
-/// A keyspace as the writer sees it.
+/// A keyspace as the writer has it.
 pub(crate) struct Tree {
     pub(crate) known: Known,
     /// The version that made the tree.
     birth: u64,
-    /// Keys when the last marking began; `None`: not yet known.
+    /// Number of keys when the last marking began. `None`: not yet known.
     marked: Option<u64>,
-    /// Until they are known: as many keys there were about then.
+    /// An estimate of that number, until it is known.
     estimate: u64,
     /// Keys added less keys removed since then.
     delta: i64,
-    /// Keys as the catalogue has them.
+    /// Number of keys in the catalogue.
     noted: u64,
     /// Keys removed since the last collection began.
     removed: u64,
-    /// When the horizon has come so far, what is kept for old versions can go.
+    /// The version that the horizon has to reach before entries that are kept for old versions can be collected.
     kept_until: Option<u64>,
 }
 
@@ -61,17 +61,17 @@ impl AsRef<Known> for Tree {
     }
 }
 
-/// One in so many keys must have been removed.
+/// A collection is due when one in so many keys was removed.
 const SHARE: u64 = 8;
 
-/// Fewer keys more or less than the catalogue says are not worth a commit.
+/// A smaller difference from the count in the catalogue is not worth a commit.
 const DRIFT_MIN: u64 = 1 << 14;
 
-/// Fewer removals than one to so many bytes of a node are not worth a collection.
+/// A collection is worth it from one removal for each so many bytes of a node on.
 const REMOVED_BYTES: u64 = 32;
 
 impl Tree {
-    /// A tree that was found on media; `keys`: how many keys it has, if that is known.
+    /// A tree that was found on media. `keys` is the number of its keys, if that is known.
     pub(crate) fn new(
         name: &str,
         index: Arc<Index>,
@@ -104,19 +104,19 @@ impl Tree {
         self.birth
     }
 
-    /// Keys, if they are known yet.
+    /// The number of keys, if it is known.
     pub(crate) fn count(&self) -> Option<u64> {
         self.marked.map(|count| count.saturating_add_signed(self.delta))
     }
 
-    /// Keys, as far as they are known.
+    /// The number of keys, or an estimate.
     pub(crate) fn key_count(&self) -> KeyCount {
         let is_exact = self.marked.is_some();
         let keys = self.marked.unwrap_or(self.estimate).saturating_add_signed(self.delta);
         KeyCount { keys, is_exact }
     }
 
-    /// Takes over how many keys the catalogue says there were.
+    /// Takes over the number of keys in the catalogue.
     pub(super) fn recall(&mut self, keys: u64, is_exact: bool) {
         self.noted = keys;
         match is_exact {
@@ -125,7 +125,7 @@ impl Tree {
         }
     }
 
-    /// The catalogue has the number of keys from here on.
+    /// Notes that the catalogue has the number of keys.
     pub(super) fn noted(&mut self) {
         self.noted = self.key_count().keys;
     }
@@ -142,7 +142,7 @@ impl Tree {
         self.removed += removed;
     }
 
-    /// A marking begins, which counts the keys unless they are known.
+    /// Notes that a marking begins, which counts the keys unless their number is known.
     pub(crate) fn begin_count(&mut self) {
         if self.marked.is_none() {
             self.estimate = self.key_count().keys;
@@ -150,22 +150,22 @@ impl Tree {
         }
     }
 
-    /// A marking has found so many keys.
+    /// Notes how many keys a marking has found.
     pub(crate) fn end_count(&mut self, keys: Option<u64>) {
         if self.marked.is_none() {
             self.marked = keys;
         }
     }
 
-    /// Whether a collection is worth it: so much was removed.
+    /// Whether enough was removed for a collection.
     pub(crate) fn is_due(&self, node_size: u64) -> bool {
         let removed_min = (node_size / REMOVED_BYTES).max(1);
         let enough = |count: u64| self.removed >= removed_min.max(count / SHARE);
-        // Nodes of the CDDS B-Tree are made anew by its writers, which leave out what no version needs.
+        // Writers of the CDDS B-Tree make its nodes anew without entries that no version needs.
         self.index().kind() != IndexKind::Cdds && self.count().is_some_and(enough)
     }
 
-    /// Whether a collection is worth it: so much was kept for old versions, which have been given up since.
+    /// Whether enough was kept for old versions for a collection, and these were given up since.
     pub(crate) fn is_released(&mut self, node_size: u64, retained: &Retained) -> bool {
         let kept_min = (node_size / REMOVED_BYTES).max(1);
         let enough = |count: u64| self.index().kept() >= kept_min.max(count / SHARE);
@@ -175,7 +175,7 @@ impl Tree {
         retained.horizon() >= *self.kept_until.get_or_insert(retained.visible())
     }
 
-    /// A collection begins.
+    /// Notes that a collection begins.
     pub(crate) fn begin_collection(&mut self) {
         self.removed = 0;
         self.kept_until = None;

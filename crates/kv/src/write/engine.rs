@@ -14,7 +14,7 @@ use crate::background::Phase;
 use crate::ledger::{Ledger, add_up, end_foreign, give_back_now, recover_now};
 use crate::shared::Shared;
 
-/// In a pool of so many bytes no writer waits long for a marking.
+/// Greatest size of a pool in which a writer marks before the pool grows: the marking does not take long.
 const HURRY_MAX: u64 = 64 << 20;
 
 /// How often a writer that needs space tries to mark while another tenant of the pool is busy, before the pool grows.
@@ -23,13 +23,13 @@ const TRIES: u32 = 1000;
 /// How often it looks whether the sweep of another tenant has ended, in a pool that cannot grow.
 const TRIES_FOREIGN: u32 = 200;
 
-/// Between two steps of the background.
+/// The pause between two steps of the background.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 
 /// Attempts to find a write slot open before a change goes by the writer's lock.
 const ATTEMPTS: usize = 4;
 
-/// A store, open.
+/// The engine of an open store.
 pub(crate) struct Engine {
     pub(crate) shared: Shared,
     pub(super) slots: WriteSlots,
@@ -58,13 +58,13 @@ impl Engine {
         Engine { shared, slots: WriteSlots::new(), writer: WriterLock::new(ledger) }
     }
 
-    /// Gives the forest back: no handle is left.
+    /// Gives the forest back, when no handle is left.
     pub(crate) fn into_forest(self) -> Arc<Forest> {
         let Engine { shared: Shared { forest, .. }, .. } = self;
         forest
     }
 
-    /// The writer's lock.
+    /// Takes the writer's lock.
     ///
     /// # Errors
     /// [`Error::WouldDeadlock`].
@@ -72,15 +72,15 @@ impl Engine {
         Ok(Writing::begin(self, self.writer.lock()?, false))
     }
 
-    /// The writer's lock, if it is free.
+    /// Takes the writer's lock, if it is free.
     pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
         Some(Writing::begin(self, self.writer.try_lock()?, false))
     }
 
-    /// The writer's lock, to change something. If a small pool would have to grow for it though the marking
-    /// that is owed since the open may find room, the marking comes first: else a process that is killed again
-    /// and again before its marking has ended would make the pool grow each time. A large pool grows, for
-    /// a writer is not to wait so long.
+    /// Takes the writer's lock, to change something. If a small pool would have to grow though the marking
+    /// that is owed since the open may find room, this marks first: otherwise a process that is killed again
+    /// and again before its marking has ended would make the pool grow each time. A large pool grows, since
+    /// a writer should not wait so long.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::WouldDeadlock`].
@@ -96,7 +96,7 @@ impl Engine {
         handle.relieved(|| Engine::own(handle))
     }
 
-    /// The writer's lock, for a handle.
+    /// Takes the writer's lock for a handle.
     ///
     /// # Errors
     /// [`Error::WouldDeadlock`].
@@ -121,7 +121,8 @@ impl Engine {
         self.writer.check()
     }
 
-    /// Whether the calling thread has the writer's lock by a handle: what waits for a commit of another might wait for it.
+    /// Whether the calling thread has the writer's lock by a handle. If it waited for a commit of another thread, it might
+    /// wait for itself.
     pub(crate) fn is_own(&self) -> bool {
         self.writer.check().is_err()
     }
@@ -143,8 +144,8 @@ impl Engine {
         while self.is_in_need(&writing) {
             end_foreign(&self.shared, &mut writing);
             let is_foreign = writing.is_marked_by_another();
-            // The sweep of another tenant may go on only when this thread comes back to it: the pool grows. One that cannot
-            // grow is waited for, but not for ever.
+            // The sweep of another tenant may go on only when this thread returns to it, so the pool grows. If it cannot
+            // grow, this waits for the sweep, but not for ever.
             if is_foreign && (tries <= TRIES - TRIES_FOREIGN || !self.is_out_of_space()) {
                 break;
             }
@@ -157,7 +158,7 @@ impl Engine {
             }
             let is_full = !self.can_grow();
             match recover_now(&self.shared, &mut writing) {
-                // Another tenant of the pool does not stand still, and makes way; or it has not settled.
+                // Another tenant of the pool is busy and will end that, or has not settled.
                 Err(error) if tries > 0 && is_of_another(&error, is_full) => {
                     tries -= 1;
                     drop(writing);
@@ -166,7 +167,7 @@ impl Engine {
                 }
                 // The next change tries again.
                 Err(error) if is_full && is_of_another(&error, is_full) => break,
-                // A thread that comes to damage reports it; then the pool grows.
+                // Damage is reported by the thread that meets it; here the pool grows.
                 _ => {
                     writing.machine.hurry();
                 }
@@ -175,7 +176,7 @@ impl Engine {
         Ok(writing)
     }
 
-    /// Only a sweep makes room.
+    /// Whether only a sweep can make room.
     fn is_out_of_space(&self) -> bool {
         !self.can_grow() && self.shared.pool().is_exhausted()
     }
@@ -194,7 +195,7 @@ impl Engine {
             && pool.is_short()
     }
 
-    /// A write slot for the thread; `None`: it has to go by the writer's lock.
+    /// A write slot for the thread. `None`: the change needs the writer's lock.
     #[inline]
     pub(crate) fn enter_slot(&self) -> Option<Entered<'_>> {
         self.slots.reenter().or_else(|| self.find_slot())
@@ -206,7 +207,7 @@ impl Engine {
             match self.slots.enter(&self.shared.versions.pins.visible) {
                 Ok(slot) => return Some(slot),
                 Err(Refused::ForNow) if self.slots.open_soon() => {}
-                // What goes wrong here goes wrong again at the writer's lock.
+                // The change meets an error again at the writer's lock.
                 Err(Refused::ForNow) => drop(self.writer.lock().ok()?),
                 Err(Refused::Barred) => return None,
             }
@@ -214,10 +215,10 @@ impl Engine {
         None
     }
 
-    /// Lets no thread into a slot, and takes what they have left.
+    /// Closes the slots, and takes what their threads have left.
     fn close_slots(&self, ledger: &mut Ledger) {
         self.slots.close(&self.shared.versions.pins.visible, |slot| {
-            // What was written in slots, an older answer holds for needed.
+            // An older answer counts entries that were written in slots as needed.
             ledger.retained_uses = 0;
             ledger.retired.extend(&mut slot.unlinked);
             add_up(&self.shared, ledger, &mut slot.tally);
@@ -241,7 +242,7 @@ impl Engine {
     }
 }
 
-/// Whether a marking by the writer has to wait for another tenant. That it has not settled is waited for in a pool that
+/// Whether a marking by the writer has to wait for another tenant. It waits for one that has not settled only if the pool
 /// cannot grow.
 fn is_of_another(error: &Error, is_full: bool) -> bool {
     match error {
@@ -269,7 +270,7 @@ where
 }
 
 impl<E: Deref<Target = Engine>> Owned<E> {
-    /// The calling thread uses the handle.
+    /// Notes that the calling thread uses the handle.
     #[inline]
     pub(crate) fn note_thread(&self) {
         self.engine.writer.note_holder();
@@ -320,7 +321,7 @@ where
         let machine = &ledger.machine;
         let retired = ledger.retired.len() as u64;
         engine.shared.status.note(machine.is_recovering(), retired, machine.collections());
-        // What was given up without a fence is space that another thread may free from here on.
+        // From here on another thread may free space that this one has written and given up without a fence.
         engine.shared.region().hand_over();
         if self.is_owned {
             engine.writer.forget_holder();

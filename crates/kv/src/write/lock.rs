@@ -13,16 +13,16 @@ use tembo_pmem::thread::wait_for;
 use crate::Error;
 use crate::ledger::Ledger;
 
-/// The ledger, until this is dropped; by one call.
+/// The guard of one call: gives access to the ledger until it is dropped.
 pub(super) type Guard<'l> = MutexGuard<'l, Ledger>;
 
-/// The ledger, until this is dropped; by a handle.
+/// The guard of a handle: gives access to the ledger until it is dropped.
 pub(super) type OwnedGuard = ArcMutexGuard<RawMutex, Ledger>;
 
 /// The ledger under the writer's lock.
 pub(super) struct WriterLock {
     ledger: Arc<Mutex<Ledger>>,
-    /// The thread that has last used a handle that has the lock; 0: no handle has it.
+    /// The thread that has last used the handle that has the lock. 0: no handle has it.
     holder: AtomicUsize,
 }
 
@@ -30,7 +30,7 @@ thread_local! {
     static THREAD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Of the calling thread, and of no other, not even of one that begins after it has ended.
+/// The number of the calling thread. No other thread ever has it, not even one that begins later.
 #[inline]
 fn this_thread() -> usize {
     match THREAD.get() {
@@ -73,7 +73,7 @@ impl WriterLock {
         Ok(guard)
     }
 
-    /// The lock, if it is free.
+    /// Takes the lock, if it is free.
     pub(super) fn try_lock(&self) -> Option<Guard<'_>> {
         self.ledger.try_lock()
     }
@@ -101,7 +101,7 @@ impl WriterLock {
         if !is_own {
             return Ok(());
         }
-        // Threads that a test schedules are one thread of the system: they are not told apart here.
+        // Threads that a test schedules are one thread of the system: this code does not distinguish them.
         wait_for(|| Some(Ok(())), || Err(Error::WouldDeadlock))
     }
 
@@ -110,13 +110,13 @@ impl WriterLock {
         self.holder.load(Ordering::Acquire) != 0
     }
 
-    /// The calling thread uses the handle that has the lock.
+    /// Notes that the calling thread uses the handle that has the lock.
     #[inline]
     pub(super) fn note_holder(&self) {
         self.holder.store(this_thread(), Ordering::Relaxed);
     }
 
-    /// The handle gives the lock back.
+    /// Notes that the handle releases the lock.
     pub(super) fn forget_holder(&self) {
         self.holder.store(0, Ordering::Release);
     }

@@ -2,9 +2,9 @@
 //!
 //! A change whose index can do it in place commits by itself, with the one fence of the index. All that
 //! the store does beside it is cheap: a [write slot](super::slots), which no other thread wants; no allocation;
-//! versions and trees are at hand. What is retained is asked for only now and then, since what was not
-//! needed stays so: an older answer costs but the few slots of elements that it could have freed. What is unlinked
-//! is given back by the dozen. Where there are no write slots, or not now, the writer does the same.
+//! versions and trees are at hand. The retained versions are asked for only now and then, since an entry that is not
+//! needed stays so: an older answer costs only the few slots of elements that a newer one could have freed. Unlinked objects
+//! are given back by the dozen. Where no write slot is open, the writer does the same.
 
 use tembo_index::{DeadIntervals, Op, Retired, Stamp, VersionedIndex, View, Writer};
 
@@ -19,12 +19,12 @@ use crate::shared::Shared;
 use crate::version::Versions;
 use crate::{Error, Keyspace};
 
-/// Changes for which one answer about what is retained is good.
+/// Changes for which one answer about retained versions is used.
 const RETAINED_USES: u32 = 16;
 
 static NOTHING_DEAD: DeadIntervals = DeadIntervals::NONE;
 
-/// A change in a write slot; true if the key was there before. `None`: it has to go by the writer's lock, and
+/// Makes a change in a write slot. Returns whether the key was there before. `None`: the change needs the writer's lock;
 /// nothing has changed.
 #[inline]
 pub(crate) fn change_in_slot(
@@ -51,7 +51,7 @@ pub(crate) fn change_in_slot(
     };
     let mut writer = Writer {
         stamp: Stamp::single(last, LANE),
-        // While there are some, the slots are barred.
+        // While there are dead intervals, the slots are barred.
         dead: &NOTHING_DEAD,
         retained: &state.retained,
         retired: &mut state.unlinked,
@@ -62,10 +62,10 @@ pub(crate) fn change_in_slot(
     if state.unlinked.len() > before {
         state.unlinked_bytes += end(versions, &mut state.unlinked[before..], drawn);
     }
-    // What changes nothing reports what others have done: it may be in flight.
+    // A change that changes nothing reports what other threads have done, which may still be in flight.
     versions.land(slot.number, if drawn != 0 { drawn } else { versions.clock.last() });
     let Some(existed) = applied.ok().flatten() else {
-        // A record may have been written, and given up.
+        // The change may have written a record and given it up.
         engine.shared.region().hand_over();
         return None;
     };
@@ -73,7 +73,7 @@ pub(crate) fn change_in_slot(
     Some(existed)
 }
 
-/// Brings up to date what a slot knows.
+/// Brings the state of a slot up to date.
 #[cold]
 fn renew(shared: &Shared, state: &mut SlotState) {
     if state.known.is_empty() {
@@ -82,8 +82,8 @@ fn renew(shared: &Shared, state: &mut SlotState) {
     shared.versions.pins.renew(&mut state.retained);
 }
 
-/// Says of what was unlinked in a slot until when a reader may see it. Versions that others have drawn
-/// and made visible meanwhile do not tell which readers came before it was unlinked; the change's own does,
+/// Sets for objects that were unlinked in a slot until when a reader may see them. Versions that others have drawn
+/// and made visible meanwhile do not say which readers came before it was unlinked; the change's own does,
 /// or else the next. Returns their bytes.
 #[cold]
 fn end(versions: &Versions, unlinked: &mut [Retired], drawn: u64) -> u64 {
@@ -92,7 +92,7 @@ fn end(versions: &Versions, unlinked: &mut [Retired], drawn: u64) -> u64 {
     unlinked.iter().map(|retired| retired.object.size()).sum()
 }
 
-/// A change by the writer with one fence, of a sound ledger; `None`: the index cannot make it in place.
+/// Makes a change by the writer with one fence, if the ledger is sound. `None`: the index cannot make it in place.
 pub(crate) fn change_alone(
     shared: &Shared,
     ledger: &mut Ledger,
@@ -108,7 +108,7 @@ pub(crate) fn change_alone(
         tried = try_alone(shared, ledger, keyspace, op);
     }
     if tried.is_err() {
-        // To make room something may have been unlinked before the change was refused.
+        // Objects may have been unlinked to make room, even if the change was refused then.
         retire(shared, ledger);
     }
     tried

@@ -2,9 +2,9 @@
 //!
 //! # How
 //! A change of one key commits by itself (`single.rs`), and the NV-Tree takes any number of them beside each
-//! other. What the writer knows and such a change needs stands in every slot once more: the trees, what
-//! was retained some time ago; and what it leaves for the writer stays there: the tally, what was
-//! unlinked. Everything else, group commits first of all, is done by the writer, which *closes* the slots
+//! other. Every slot has a copy of the writer's state that such a change needs: the trees, and what
+//! was retained some time ago. The change leaves in the slot what the writer has to take over: the tally, and unlinked
+//! objects. Everything else, group commits first of all, is done by the writer, which *closes* the slots
 //! while it has its lock: no change begins in a slot, none is under way, and what they have left is the writer's.
 //! After so many changes the thread of a slot takes the writer's lock once, so that nothing stays for long.
 //!
@@ -24,7 +24,7 @@
 //!
 //! # Why nothing is missed when the slots are closed
 //! A thread locks its slot, then looks whether the slots are open. The writer shuts the gate, then locks each
-//! slot in turn. Of the two locks of a slot one is first: if the thread's, the writer waits for the end of
+//! slot one after the other. Of the two locks of a slot one is first: if the thread's, the writer waits for the end of
 //! its change; if the writer's, the thread finds the gate shut. Only slots that have *joined* since the
 //! last time are locked: a thread joins before it looks at the gate, and the writer asks which have joined after
 //! it has shut the gate, all sequentially consistent; so the writer finds the slot, or the thread finds the gate
@@ -68,44 +68,44 @@ const CHANGES_MAX: u32 = 4096;
 /// the changes for which a bias was worth it.
 const UNLINKED_MAX: u64 = 128 << 10;
 
-/// Looks at whether the slots are open, before a thread sleeps until they are: about a hundred microseconds.
+/// How often a thread looks whether the slots are open, before it sleeps until they are: for about a hundred microseconds.
 const ROUNDS_MAX: usize = 400;
 
-/// Changes may begin in every slot. A number below: in that slot only.
+/// State of the gate: changes may begin in every slot. A lower number: in the slot of that number only.
 const OPEN: u8 = WRITE_SLOT_COUNT as u8;
-/// The writer is at work; it will not take long.
+/// State of the gate: the writer is at work, which will not take long.
 const CLOSED: u8 = OPEN + 1;
-/// Not for now: changes are the writer's.
+/// State of the gate: changes need the writer's lock.
 const BARRED: u8 = OPEN + 2;
 
-/// The write slots of a store. Away from what others read.
+/// The write slots of a store. They have lines of their own, away from what other threads read.
 #[repr(align(128))]
 pub(crate) struct WriteSlots {
     gate: AtomicU8,
-    /// Slots that a thread was in, or wanted to be, since they were closed: a bit each.
+    /// A bit for each slot that a thread has entered, or tried to, since the slots were closed.
     joined: AtomicU64,
-    /// What the gate will say when the slots are opened. Changed by the writer.
+    /// The state of the gate when the slots are opened next. The writer changes it.
     next: AtomicU8,
     /// The durable limit of versions.
     limit: AtomicU64,
     slots: Box<[WriteSlot]>,
 }
 
-/// Away from the lines of others.
+/// A slot, in lines of its own.
 #[repr(align(128))]
 struct WriteSlot(Latch<SlotState>);
 
-/// What the thread in a slot knows, and has to hand in.
+/// The state of a slot: what its thread knows, and what it has to hand over to the writer.
 #[derive(Default)]
 pub(crate) struct SlotState {
     has_joined: bool,
-    /// What was drawn here is visible by the slot's own words.
+    /// Whether other slots are in use, so that versions drawn here become visible by the slot's own words.
     is_beside_others: bool,
     /// Changes since the slots were closed.
     pub(crate) changes: u32,
     /// How often in a row it was biased for too few changes: each time it is biased later.
     short_biases: u32,
-    /// The trees; none before the first change after the slots were closed.
+    /// The trees. It is empty before the first change after the slots were closed.
     pub(crate) known: Current,
     /// What was retained some time ago.
     pub(crate) retained: Retained,
@@ -117,20 +117,20 @@ pub(crate) struct SlotState {
 /// A slot that a thread is in.
 pub(crate) struct Entered<'l> {
     pub(crate) state: LatchGuard<'l, SlotState>,
-    /// The slot's number; `None`: no other slot is in use.
+    /// The number of the slot. `None`: no other slot is in use.
     pub(crate) number: Option<usize>,
 }
 
-/// Why there is no slot.
+/// Why a thread gets no slot.
 pub(crate) enum Refused {
     /// The writer is at work.
     ForNow,
-    /// The change goes by the writer's lock.
+    /// The change needs the writer's lock.
     Barred,
 }
 
 impl WriteSlots {
-    /// Barred until the writer opens them.
+    /// Slots that are barred until the writer opens them.
     pub(crate) fn new() -> WriteSlots {
         let owned = (0..OWNED_COUNT).map(|owner| Latch::of(owner, SlotState::default()));
         let shared = (OWNED_COUNT..WRITE_SLOT_COUNT).map(|_| Latch::default());
@@ -139,7 +139,7 @@ impl WriteSlots {
         WriteSlots { gate, joined: AtomicU64::new(0), next, limit: AtomicU64::new(0), slots }
     }
 
-    /// The thread's own slot, if it is biased towards it.
+    /// Enters the thread's own slot, if that is biased towards it.
     #[inline]
     pub(crate) fn reenter(&self) -> Option<Entered<'_>> {
         let own = thread::number();
@@ -148,7 +148,7 @@ impl WriteSlots {
         Some(Entered { state, number })
     }
 
-    /// A slot for the thread.
+    /// Enters a slot.
     pub(crate) fn enter(&self, visible: &Visible) -> Result<Entered<'_>, Refused> {
         match self.gate.load(Ordering::Relaxed) {
             CLOSED => return Err(Refused::ForNow),
@@ -166,8 +166,8 @@ impl WriteSlots {
         Ok(entered)
     }
 
-    /// Waits while the writer is at work; whether that was not long. To sleep and be woken takes longer than
-    /// most of what the writer does.
+    /// Waits a short time while the writer is at work. Returns whether it has ended. To sleep and be woken takes longer
+    /// than most of the writer's work.
     pub(crate) fn open_soon(&self) -> bool {
         (0..ROUNDS_MAX).any(|round| {
             let is_closed = self.gate.load(Ordering::Relaxed) == CLOSED;
@@ -203,7 +203,7 @@ impl WriteSlots {
         Ok(Entered { state, number: others })
     }
 
-    /// A slot that no thread is in, and its number: the thread's own, or one that is shared.
+    /// Locks a free slot, the thread's own or a shared one. Returns it with its number.
     fn some_slot(&self) -> (usize, LatchGuard<'_, SlotState>) {
         let own = thread::number();
         let shared = OWNED_COUNT + own % (WRITE_SLOT_COUNT - OWNED_COUNT);
@@ -213,13 +213,13 @@ impl WriteSlots {
         free.unwrap_or_else(|| (shared, self.slots[shared].0.lock()))
     }
 
-    /// Whether a change may draw its version; by a thread in a slot.
+    /// Whether a change of a thread in a slot may draw its version.
     #[inline]
     pub(crate) fn allow(&self, last: u64) -> bool {
         last + DRAWN_AT_ONCE <= self.limit.load(Ordering::Relaxed)
     }
 
-    /// Nothing is done in a slot from here on; `take` gets what was left in each. By the thread that has the
+    /// Closes the slots: no change is made in one from here on. Calls `take` with the state of each. The caller has the
     /// writer's lock.
     pub(crate) fn close(&self, visible: &Visible, mut take: impl FnMut(&mut SlotState)) {
         self.gate.store(CLOSED, Ordering::SeqCst);
@@ -243,7 +243,7 @@ impl WriteSlots {
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Opens the slots, or bars them; versions up to `limit` may be drawn.
+    /// Opens the slots, or bars them. Versions up to `limit` may be drawn.
     pub(crate) fn open(&self, limit: u64, is_barred: bool) {
         self.limit.store(limit, Ordering::Relaxed);
         let next = self.next.load(Ordering::Relaxed);
@@ -252,13 +252,13 @@ impl WriteSlots {
 }
 
 impl SlotState {
-    /// Whether the writer should take what was left.
+    /// Whether the writer should take over the state of the slot.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.changes >= CHANGES_MAX || self.unlinked_bytes >= UNLINKED_MAX
     }
 
-    /// As after the slots were closed: what was left has been taken.
+    /// Resets the state, after the writer has taken it over.
     pub(super) fn reset(&mut self) {
         self.known = Current::default();
         if self.changes >= CHANGES_WORTH_BIAS {

@@ -9,7 +9,7 @@ use super::bench::{Map, directory, expect, fill, key, options};
 
 const KEYS: u64 = 3000;
 
-/// A step whenever it is asked to, and no end before it is told.
+/// Takes a step whenever it is asked to, and does not end before it is asked to.
 fn steps(store: &Store, asked: Receiver<()>, done: Sender<Progress>) {
     for () in asked {
         done.send(store.maintain(1).unwrap()).unwrap();
@@ -41,7 +41,7 @@ fn with_void_entries(path: &Path, options: &Options) -> (Store, Map) {
     (store, map)
 }
 
-/// The threads take turns; `other` says which steps are the other's. The image is taken while both
+/// The threads alternate; `other` says which steps are the other's. The image is taken while both
 /// live, so that nothing is fenced by a thread's end.
 fn scrubbed_by_two(name: &str, other: impl Fn(usize) -> bool) {
     let (directory, image) = (directory(name), directory(&format!("{name}-image")));

@@ -312,7 +312,7 @@ fn a_transaction_that_outgrows_memory_sees_and_leaves_what_the_model_says() {
                     stepped = stepped.and_then(|()| open.step(space, &mut random));
                 }
                 match stepped {
-                    // That a commit would be refused is told as soon as it is known.
+                    // That a commit would be refused is reported as soon as it is known.
                     Err(Error::Conflict { key, version, .. }) => {
                         let last = history.last[&key];
                         let since = open.tx.version();

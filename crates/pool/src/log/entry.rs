@@ -1,4 +1,4 @@
-//! What a lane holds, read and verified.
+//! The content of a lane, read and verified.
 
 use tembo_pmem::{OuterChecksum, Region, Word};
 
@@ -15,9 +15,9 @@ use crate::{Error, OBJECT_SIZE_MAX, TenantId};
 pub struct Intent {
     /// The tenant that knows what the code means.
     pub tenant: TenantId,
-    /// What is to be done.
+    /// A code for the work.
     pub code: u32,
-    /// With what.
+    /// The arguments of the work.
     pub args: Vec<u64>,
 }
 
@@ -29,7 +29,7 @@ impl Intent {
     }
 }
 
-/// What is true in a lane.
+/// The entries of a lane that are true.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Offsets and old words, in the order in which they were noted.
@@ -38,7 +38,7 @@ pub(super) struct Found {
     pub(super) redo: Vec<(u64, u64)>,
     pub(super) intents: Vec<Intent>,
     pub(super) is_sealed: bool,
-    /// Of several that are sealed the one with the lower number comes first.
+    /// The number by which sealed operations are ordered: the lower one comes first.
     pub(super) sequence: u64,
     pub(super) is_empty: bool,
 }
@@ -69,7 +69,7 @@ impl Found {
                     found.is_sealed = true;
                     found.sequence = words.first().copied().unwrap_or(u64::MAX);
                 }
-                // What an extent or an object holds that was not written to its end makes the entry void.
+                // If an extent or an object was not written to its end, the entry is void.
                 ENTRY_EXTENT if count == 3 => match extent(region, shape.checksum, words) {
                     Some(pairs) => found.redo.extend(pairs),
                     None => break,

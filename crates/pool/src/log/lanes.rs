@@ -1,4 +1,4 @@
-//! Which lanes are free, and how a lane's state goes on.
+//! The lanes of the log: which are free, and how the state of a lane changes.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
@@ -17,7 +17,7 @@ use crate::{Error, Object};
 #[derive(Default)]
 pub(crate) struct Log {
     made: OnceLock<Made>,
-    /// Held while the log is made: its object is not reachable then.
+    /// Held while the log is being made, when its object is not reachable.
     making: Mutex<()>,
 }
 
@@ -29,18 +29,18 @@ pub(super) struct Made {
     pub(super) unfinished: Mutex<Vec<usize>>,
 }
 
-/// What the lanes are used for.
+/// The lanes by their use.
 #[derive(Default)]
 pub(super) struct Lanes {
-    /// Those that no operation has, each with its number, and whether this process has used it.
+    /// Lanes that no operation has, each with its number, and whether this process has used it.
     free: Vec<Lane>,
-    /// Those whose words are durable where they belong, and whose entries are true still.
+    /// Lanes whose words are durable in place, and whose entries are still true.
     applied: Vec<Lane>,
-    /// The one whose words were stored last, and are not flushed yet.
+    /// The lane whose words were stored last and are not yet flushed.
     last: Option<Lane>,
     /// The lines of these words, in their order, some more than once.
     lines: Vec<u64>,
-    /// How many operations have committed words: of two that change one word the later has the higher number.
+    /// How many operations have committed words. If two change one word, the later one has the higher number.
     sequence: u64,
     /// Room for the entries of the next operation: kept, because an allocation would cost more than most operations.
     spare: Vec<u64>,
@@ -85,7 +85,7 @@ impl Log {
         self.made.get().map_or(Object::NONE, |made| made.shape.object)
     }
 
-    /// Held while a sweep begins: no log is being made then. `None`: one is.
+    /// A guard that a sweep holds while it begins, so that no log is made meanwhile. `None`: one is being made.
     pub(crate) fn try_still(&self) -> Option<MutexGuard<'_, ()>> {
         match self.making.try_lock() {
             Ok(guard) => Some(guard),
@@ -113,7 +113,7 @@ impl Log {
         Ok(())
     }
 
-    /// No lane that is free holds entries of a number that it never had: they would be true once it has the number.
+    /// Verifies that no free lane holds entries of a number that it never had: they would become true once it has that number.
     ///
     /// # Errors
     /// [`Error::Damaged`]: one does.
@@ -129,7 +129,7 @@ impl Log {
         Ok(())
     }
 
-    /// How many words a lane holds, behind what an entry says of so many contents.
+    /// How many words fit into a lane beside an entry of so many contents.
     pub(crate) fn room(&self, layout: Layout, contents: usize) -> usize {
         let of_new = || {
             let (size, lanes) = Shape::for_layout(layout);
@@ -174,33 +174,33 @@ impl Log {
     }
 }
 
-/// Lanes whose entries are void behind a fence that is to come.
+/// Lanes whose entries become void with the next fence.
 pub(super) struct Voiding<'m>(MutexGuard<'m, Lanes>);
 
 impl Voiding<'_> {
-    /// They were fenced: others may use the lanes.
+    /// Notes that the fence was made: other operations may use the lanes.
     pub(super) fn done(mut self) {
         self.0.free_applied();
     }
 }
 
 impl Lanes {
-    /// No lane that is kept has entries that are true.
+    /// Whether no kept lane has entries that are true.
     fn is_void(&self) -> bool {
         self.applied.is_empty() && self.last.is_none()
     }
 
-    /// Flushes the words that were stored last, if that was not done: durable with the caller's next fence.
+    /// Flushes the words that were stored last, unless that was done before. They are durable with the caller's next fence.
     pub(super) fn flush_last(&mut self, region: &Region) {
         flush(region, self.lines.drain(..));
     }
 
-    /// What was [flushed](Lanes::flush_last) is fenced.
+    /// Notes that the [flushed](Lanes::flush_last) words are fenced.
     pub(super) fn settle_last(&mut self) {
         self.applied.extend(self.last.take());
     }
 
-    /// Makes the entries of lanes void whose words are durable: durable with the caller's next fence.
+    /// Makes the entries of lanes void whose words are durable in place. Durable with the caller's next fence.
     pub(super) fn void_applied(&mut self, region: &Region, shape: &Shape) -> Result<(), Error> {
         for lane in &mut self.applied {
             let number = lane.number + 1;
@@ -210,7 +210,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// That was fenced: others may use the lanes.
+    /// Notes that this was fenced: other operations may use the lanes.
     pub(super) fn free_applied(&mut self) {
         self.free.append(&mut self.applied);
     }
@@ -225,7 +225,7 @@ impl Lanes {
         self.applied.push(Lane { index, number, is_fresh: true });
     }
 
-    /// The same of a lane whose words are stored, in these lines, and not flushed. The next operation does that.
+    /// Keeps a lane whose words are stored, in these lines, and not flushed. The next operation flushes them.
     pub(super) fn keep_last(
         &mut self,
         index: usize,
@@ -245,7 +245,7 @@ impl Lanes {
         self.free.push(Lane { index, number, is_fresh: true });
     }
 
-    /// Takes the room for the entries of an operation back.
+    /// Takes the memory for the entries of an operation back.
     pub(super) fn keep_spare(&mut self, mut entries: Vec<u64>) {
         entries.clear();
         self.spare = entries;
@@ -261,7 +261,7 @@ impl Made {
         lock(&self.lanes)
     }
 
-    /// A lane, and room for entries.
+    /// Takes a lane, and memory for entries.
     pub(super) fn take(&self) -> Result<(Lane, Vec<u64>), Error> {
         let mut lanes = self.lanes();
         let busy = Error::LogBusy { lanes: self.shape.lanes as u64 };
@@ -281,8 +281,8 @@ impl Made {
         if lanes.last.is_some() {
             lanes.flush_last(region);
             lanes.void_applied(region, &self.shape)?;
-            // ORDER: the words that were stored last are durable before their entries are void, and the entries before those are void
-            // before: a recovery would store the earlier words alone.
+            // ORDER: the words that were stored last are durable before their entries are void. Earlier entries are void before
+            // that: otherwise a recovery would store the earlier words alone.
             region.fence("pool.log.last.fence");
             lanes.free_applied();
             lanes.settle_last();

@@ -1,4 +1,4 @@
-//! An operation: what a caller notes, changes, commits or takes back.
+//! An operation on the pool's log: its entries, its changes, and how it commits or aborts.
 
 use tembo_pmem::thread::lock;
 use tembo_pmem::{Region, Section, Word};
@@ -15,10 +15,10 @@ use crate::format::{
 use crate::space::Space;
 use crate::{Error, Object, TenantId};
 
-/// A change of several words that is whole or not at all, whatever interrupts it. Dropped, it is taken back.
+/// A change of several words that is made whole or not at all, whatever interrupts it. If it is dropped, it is taken back.
 ///
-/// It says nothing of other threads: the words are the caller's by its own locks, until the operation has ended. Its tenant does
-/// not stand [still](crate::Tenant::quiesce) meanwhile.
+/// It does not keep other threads away: the caller protects the words by its own locks until the operation has ended. The
+/// tenant does not stand [still](crate::Tenant::quiesce) meanwhile.
 #[must_use]
 pub struct Operation<'p> {
     space: &'p Space,
@@ -38,7 +38,7 @@ pub struct Operation<'p> {
     _section: Section<'p>,
 }
 
-/// What is so when words are committed.
+/// What holds when words are committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// The operation is whole: its words are durable by its entries.
@@ -83,7 +83,7 @@ impl Log {
         })
     }
 
-    /// What of the tenant's intents is not done and has no handle: each is taken over.
+    /// Takes over the tenant's intents that are not done and have no handle.
     pub(crate) fn unfinished<'p>(
         &'p self,
         space: &'p Space,
@@ -126,8 +126,8 @@ impl<'p> Operation<'p> {
         self.freed.push(object);
     }
 
-    /// Notes these words as they are. Then they may be stored to and flushed in place. One fence, unless all are noted
-    /// already.
+    /// Notes the old content of these words. Then the caller may store to them and flush them in place. One fence, unless all
+    /// were noted before.
     ///
     /// # Errors
     /// [`Error::OperationTooLarge`]: nothing more is noted.
@@ -155,7 +155,7 @@ impl<'p> Operation<'p> {
         Ok(())
     }
 
-    /// Stores a word in place and flushes it, its old content [noted](Operation::undo) before.
+    /// [Notes](Operation::undo) the old content of a word, stores the word in place and flushes it.
     ///
     /// # Errors
     /// As [`undo`](Operation::undo); then it is not stored.
@@ -168,7 +168,7 @@ impl<'p> Operation<'p> {
         Ok(())
     }
 
-    /// Has a word stored by the commit: until then it is as it was.
+    /// Lets the commit store a word. Until then the word is unchanged.
     ///
     /// # Errors
     /// As [`undo`](Operation::undo).
@@ -347,10 +347,10 @@ impl<'p> Operation<'p> {
         [offset, bytes.len() as u64, self.made.shape.checksum.of(bytes)]
     }
 
-    /// Takes everything back: the words are as they were, and fenced.
+    /// Takes everything back: the words have their old contents, which are fenced.
     pub fn abort(self) {}
 
-    /// Whether so many words more fit, beside all that the commit will write.
+    /// Checks whether so many more words fit, beside all that the commit will write.
     fn check_room(&self, words: usize) -> Result<(), Error> {
         let redo = if self.redo.is_empty() { 0 } else { 2 + 2 * self.redo.len() };
         let intents: usize = self.intents.iter().map(|intent| 2 + intent.args.len()).sum();
@@ -380,7 +380,7 @@ impl<'p> Operation<'p> {
         Ok(())
     }
 
-    /// Writes the entries that are not written, and flushes them.
+    /// Writes and flushes the entries that were not yet written.
     fn write_entries(&mut self) -> Result<(), Error> {
         let (words, max) = (self.entries.len(), self.made.shape.words());
         if words > max {
@@ -396,7 +396,7 @@ impl<'p> Operation<'p> {
         Ok(())
     }
 
-    /// Restores what was noted, the last first.
+    /// Restores the noted words, the last one first.
     fn restore(&self) -> Result<u64, Error> {
         let lane = self.lane;
         let number = lane.number + u64::from(!lane.is_fresh);
@@ -436,12 +436,12 @@ pub struct Committed<'p> {
 }
 
 impl Committed<'_> {
-    /// What is still to be done, in the order in which it was noted.
+    /// The intents that are to be done, in the order in which they were noted.
     pub fn intents(&self) -> &[Intent] {
         &self.intents
     }
 
-    /// All intents are done, and their effects fenced: they are forgotten. One fence, if there were any. Without it
+    /// Forgets the intents, when all are done and their effects are fenced. One fence, if there were any. Without this call
     /// [`Pool::unfinished`](crate::Pool::unfinished) finds them again.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What an opening does with operations that were interrupted.
+//! Recovery of the log: an opening completes or takes back interrupted operations.
 
 use tembo_pmem::{LINE, Region, Section};
 
@@ -10,7 +10,7 @@ use crate::format::{SUPERBLOCK, Superblock};
 /// The first byte that an operation can have changed.
 const FIRST: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, roots) as u64;
 
-/// Completes what was committed, takes back what was not; the lanes with intents that are not done. Idempotent.
+/// Completes committed operations and takes back others. Returns the lanes with intents that are not done. Idempotent.
 pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Error> {
     let mut unfinished = Vec::new();
     let mut lanes = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Erro
         let state = shape.state(region, lane)?;
         lanes.push((lane, state, Found::read(region, shape, lane, state)?));
     }
-    // Of two sealed operations the later may have changed words of the earlier, whose entries are true still.
+    // A later sealed operation may have changed words of an earlier one, whose entries are still true.
     lanes.sort_by_key(|(_, _, found)| found.sequence);
     for (lane, state, found) in lanes {
         if state.is_committed {
@@ -50,12 +50,12 @@ pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Erro
     Ok(unfinished)
 }
 
-/// Room for all lines that the entries of a lane can name, and its state.
+/// Reserves room for all lines that the entries of a lane can name, and for its state.
 fn section<'r>(region: &'r Region, shape: &Shape, redo: u64) -> Result<Section<'r>, Error> {
     Ok(region.reserve(redo.max(shape.words() as u64 / 2) + 1)?)
 }
 
-/// Stores words where they belong, and fences them.
+/// Stores words in place, and fences them.
 pub(super) fn store(
     region: &Region,
     words: impl Iterator<Item = (u64, u64)> + Clone,
@@ -69,7 +69,7 @@ pub(super) fn store(
     Ok(())
 }
 
-/// Stores words where they belong: all, or none if one belongs nowhere.
+/// Stores words in place: all, or none if one of the offsets is invalid.
 pub(super) fn place(
     region: &Region,
     words: impl Iterator<Item = (u64, u64)> + Clone,
@@ -91,7 +91,7 @@ pub(super) fn lines(words: impl Iterator<Item = (u64, u64)>) -> impl Iterator<It
     words.map(|(offset, _)| offset / LINE * LINE)
 }
 
-/// Flushes lines, of which equal ones that follow each other are flushed once.
+/// Flushes lines. Equal lines that follow each other are flushed once.
 pub(super) fn flush(region: &Region, lines: impl Iterator<Item = u64>) {
     let mut flushed = None;
     for line in lines {

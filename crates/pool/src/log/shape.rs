@@ -1,4 +1,4 @@
-//! Where the parts of the log lie.
+//! The shape of the log: the places of its parts.
 
 use tembo_pmem::{LINE, OuterChecksum, Region, Word};
 
@@ -8,19 +8,19 @@ use crate::format::{
 use crate::geometry::Layout;
 use crate::{Error, Object};
 
-/// Bytes in the chunks of a pool that has few lanes.
+/// Greatest size of a chunk in a pool that has few lanes.
 const SMALL: u64 = 64 << 10;
 
 /// Bytes in a lane, where chunks are large enough. Not more: an operation reserves room for all of its lane.
 const LANE_SIZE: u64 = 1024;
 
-/// Contents whose checksums an entry has at most: the smallest lane has room for them, an extent and a seal.
+/// Most contents whose checksums an entry has: the smallest lane has room for them, an extent and a seal.
 const CONTENTS_MAX: usize = 8;
 
 /// Words of a lane that committed words need beside themselves: the head of their entry, and a seal.
 pub(super) const WORDS_BESIDE: usize = 3;
 
-/// Words of an entry that says what so many contents are, if there is one.
+/// Words of an entry for so many contents. It is 0 if there are none.
 pub(super) fn content_words(contents: usize) -> usize {
     if (1..=CONTENTS_MAX).contains(&contents) { 1 + 3 * contents } else { 0 }
 }
@@ -32,7 +32,7 @@ pub(super) struct Shape {
     pub(super) lanes: usize,
     /// Bytes in a lane, whole lines.
     pub(super) lane_size: u64,
-    /// Of entries and what they name.
+    /// The checksum of entries and of what they name.
     pub(super) checksum: OuterChecksum,
 }
 
@@ -61,12 +61,12 @@ impl Shape {
         (size - LINE) / lanes as u64 / LINE * LINE
     }
 
-    /// Words for entries in a lane of a log of so many bytes, at least.
+    /// Least number of words for entries in a lane of a log of so many bytes.
     pub(super) fn words_in(size: u64, lanes: usize) -> usize {
         ((Shape::lane_size(size, lanes) - LINE) / 8) as usize
     }
 
-    /// Makes an empty log of a new object; durable after the next fence.
+    /// Makes a new object an empty log. Durable after the next fence.
     pub(super) fn write(&self, region: &Region) -> Result<(), Error> {
         let shape = seal_low(LOW_SHAPE, self.lanes as u64);
         let first = [LOG_MAGIC.to_le_bytes(), shape.to_le_bytes()];
@@ -120,12 +120,12 @@ impl Shape {
         Ok(region.words(self.lane(lane) + LINE, self.words())?)
     }
 
-    /// Where one of them is.
+    /// The offset of a word for entries.
     pub(super) fn entry_at(&self, lane: usize, word: usize) -> u64 {
         self.lane(lane) + LINE + 8 * word as u64
     }
 
-    /// How many they are.
+    /// The number of words for entries.
     pub(super) fn words(&self) -> usize {
         ((self.lane_size - LINE) / 8) as usize
     }

@@ -1,8 +1,8 @@
-//! What the table of tenants says of each.
+//! The entries of the table of tenants.
 
 use crate::Object;
 
-/// What kind of structure a tenant is: up to eight bytes of ASCII.
+/// The kind of structure that a tenant is: up to eight bytes of ASCII.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(pub(crate) [u8; 8]);
 
@@ -50,7 +50,7 @@ pub struct TenantFeatures {
     pub read_only: u16,
 }
 
-/// What a program knows of a kind.
+/// A kind with the formats of it that a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownKind {
     /// The kind.

@@ -1,4 +1,4 @@
-//! Tenants that are open in this process, and what is asked of them. See the essay in `tenant.rs`.
+//! Tenants that are open in this process, and the calls that they answer. See the essay in `tenant.rs`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::entry::Kind;
 use crate::{Error, Object, TenantError};
 
-/// What is told of each reachable object.
+/// What a tenant reports of each reachable object.
 pub trait Marker {
     /// The object is reachable, or waits to be freed; `true` if it was not marked before.
     ///
@@ -24,12 +24,12 @@ pub trait Tenant: Any + Send + Sync {
     /// another tenant, or a caller between two calls, may hold.
     fn quiesce(&self) -> Option<Box<dyn Still + '_>>;
 
-    /// A sweep or a check could not begin, because the tenant did not stand still, and will try again soon: a tenant whose operations
-    /// follow each other without a gap leaves one, of a millisecond or so. Without that the sweep may wait as long as the
-    /// load lasts, and the space of what was removed with it. Does not wait.
+    /// Asks the tenant to make way: a sweep or a check could not begin, because the tenant did not stand still, and will try
+    /// again soon. If its operations follow each other without a gap, the tenant leaves a gap of a millisecond or so. Otherwise
+    /// the sweep may wait as long as the load lasts, and removed objects keep their space. Does not wait.
     fn make_way(&self) {}
 
-    /// Does what its background still owes, for a check; what others do meanwhile is not waited for.
+    /// Does what its background still owes, for a check. It does not wait for work that others do.
     ///
     /// # Errors
     /// What it met.
@@ -37,10 +37,11 @@ pub trait Tenant: Any + Send + Sync {
         Ok(())
     }
 
-    /// How it is.
+    /// The state of the tenant.
     fn stat(&self) -> TenantStat;
 
-    /// A sweep has ended, by success or not: the next can begin. Takes no lock: its caller may hold the driver's, and this tenant may stand still.
+    /// Notes that a sweep has ended, by success or not, so that the next can begin. Takes no lock: its caller may hold the
+    /// driver's, and this tenant may stand still.
     fn sweep_ended(&self) {}
 }
 
@@ -68,8 +69,8 @@ pub trait Marking: Send {
     /// Damage, also what `marker` says. The sweep then frees nothing.
     fn mark(&mut self, marker: &mut dyn Marker) -> Result<(), TenantError>;
 
-    /// Does a part of what must be done before unmarked objects are given to others; whether all of it is done. A try:
-    /// if it would wait it returns `false`, and is called again.
+    /// Does a part of what must be done before unmarked objects are given to others. Returns whether all of it is done. If it
+    /// would have to wait it returns `false`, and is called again.
     ///
     /// # Errors
     /// What it met. The sweep then frees nothing.
@@ -78,7 +79,7 @@ pub trait Marking: Send {
     }
 }
 
-/// How a tenant is.
+/// The state of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantStat {
     /// Its name.
@@ -89,7 +90,7 @@ pub struct TenantStat {
     pub objects: Option<u64>,
     /// The bytes that they take.
     pub bytes: Option<u64>,
-    /// What its background does, for a person; empty if nothing.
+    /// What its background does, as a text. It is empty if the background does nothing.
     pub under_way: String,
 }
 
@@ -102,6 +103,6 @@ pub struct TenantCheck {
     pub pending: u64,
     /// Numbers for a person, each with what it counts.
     pub counts: Vec<(String, u64)>,
-    /// It waits for a sweep: what it has given up is taken, and not reachable, until the sweep has ended.
+    /// Whether it waits for a sweep: objects that it has given up are taken, but not reachable, until the sweep has ended.
     pub owes_sweep: bool,
 }

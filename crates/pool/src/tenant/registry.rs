@@ -1,4 +1,4 @@
-//! Which tenants of a pool are open in this process.
+//! The tenants of a pool that are open in this process.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
@@ -12,8 +12,8 @@ use crate::Error;
 #[derive(Default)]
 pub(crate) struct Registry {
     live: Mutex<Vec<(TenantId, Weak<dyn Tenant>)>>,
-    /// Held while a tenant is added or opened, and while a sweep begins: so a sweep begins with all of them, and none
-    /// is half there.
+    /// Held while a tenant is added or opened, and while a sweep begins. So a sweep begins with all tenants, and none of them
+    /// is half open.
     changing: Mutex<()>,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct Live {
 }
 
 impl Registry {
-    /// Held while a tenant is added or opened.
+    /// The lock that a thread holds while it adds or opens a tenant.
     pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
         lock(&self.changing)
     }
 
-    /// The same, if no tenant is being added or opened.
+    /// The same lock, if no tenant is being added or opened.
     pub(crate) fn try_change(&self) -> Option<MutexGuard<'_, ()>> {
         match self.changing.try_lock() {
             Ok(guard) => Some(guard),

@@ -1,4 +1,4 @@
-//! The table of tenants on media: one line each, true where its root is.
+//! The table of tenants on media: one line for each tenant, which counts if its root is not 0.
 
 use tembo_pmem::Region;
 
@@ -17,7 +17,7 @@ const FIRST_NAME: &str = "main";
 /// The version of the format of such a store.
 const FIRST_VERSION: u32 = 1;
 
-/// The tenants of a pool. One of version 1 has no table: if its first root names something, that is a store.
+/// The tenants of a pool. A pool of version 1 has no table: if its first root names an object, that is a store.
 pub(crate) fn read(region: &Region, found: &Checked) -> Result<Vec<TenantEntry>, Error> {
     let superblock = Superblock::of(region)?;
     if found.version <= VERSION_WITHOUT_TENANTS {
@@ -83,7 +83,7 @@ fn read_line(slot: usize, line: &TenantLine) -> Result<Option<TenantEntry>, Erro
     }))
 }
 
-/// Whether a program that knows this of the kind can open the tenant, and write beside it.
+/// Checks whether a program that knows these formats of the kind can open the tenant, and write beside it.
 ///
 /// # Errors
 /// [`Error::UnknownTenant`], [`Error::NewerTenant`], [`Error::UnknownTenantFeature`].
@@ -146,8 +146,8 @@ pub(crate) fn place(entries: &[TenantEntry], name: &str) -> Result<TenantId, Err
     free.map(TenantId).ok_or(Error::TooManyTenants { max: TENANT_COUNT })
 }
 
-/// Makes a tenant known. Its root's content has been flushed. Durable when it returns; interrupted, the tenant is
-/// there or not.
+/// Adds a tenant to the table. Its root's content has been flushed. Durable when it returns; if it is interrupted, the tenant
+/// is there or not.
 pub(crate) fn add(
     region: &Region,
     id: TenantId,

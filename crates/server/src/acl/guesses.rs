@@ -3,7 +3,7 @@
 //! Of IPv6 a network of 64 bits counts as one address, since one host may have all of it.
 //!
 //! After [`FREE`] wrong passwords from an address, each further attempt from there is looked at only after a delay, be it
-//! right or wrong, so that its end tells nothing early; it doubles with each wrong password up to [`DELAY_MS`]. At most
+//! right or wrong, so that its end discloses nothing early; it doubles with each wrong password up to [`DELAY_MS`]. At most
 //! [`HELD_MAX`] attempts of an address are delayed at a time, others are refused. So an address has so many guesses a
 //! second, whatever the number of its connections, and a client with the right password is let in a second late. A minute
 //! without a wrong password forgets an address.

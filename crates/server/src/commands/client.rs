@@ -122,7 +122,7 @@ fn list(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
-/// The types of clients, as Redis tells them apart.
+/// The types of clients, as Redis distinguishes them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Normal,

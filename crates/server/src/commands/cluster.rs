@@ -1,4 +1,4 @@
-//! CLUSTER: there is none, and clients that ask are told so.
+//! CLUSTER: there is none, and clients that ask get that answer.
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, FAST};

@@ -1,4 +1,4 @@
-//! MODULE: there are none, and clients that ask are told so.
+//! MODULE: there are none, and clients that ask get that answer.
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context};

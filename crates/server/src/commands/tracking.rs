@@ -57,7 +57,7 @@ fn parse(context: &Context<'_, '_>, args: Args<'_>) -> Result<Tracked, Failure> 
             at += 1;
             let prefix = args.at(at).to_vec();
             if let Some(other) = wanted.prefixes.iter().find(|other| overlap(other, &prefix)) {
-                // As Redis tells it: the first of the two that were given.
+                // As Redis reports it: the first of the two that were given.
                 return Err(overlapping(other, &prefix));
             }
             wanted.prefixes.insert(prefix);

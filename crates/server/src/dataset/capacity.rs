@@ -10,7 +10,7 @@ const REFUSAL_MS: u64 = 100;
 const SHARE: u64 = 16;
 /// A share of fewer bytes is not plenty.
 const PLENTY_MIN: u64 = 1 << 20;
-/// A pool of so many bytes grows before less than [`FREE_MIN`] of it is free; it begins with as many, unless told otherwise.
+/// A pool of so many bytes grows before less than [`FREE_MIN`] of it is free; it begins with as many, unless the options say otherwise.
 const GROWS_EARLY_MIN: u64 = 64 << 20;
 /// See [`GROWS_EARLY_MIN`].
 const FREE_MIN: u64 = (PLENTY_MIN * SHARE) / 2 * 3;

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 pub(crate) struct LevelEntry {
     key: Vec<u8>,
-    /// The first bytes of the key, which mostly tell it from others: a search reads no more of most entries.
+    /// The first bytes of the key, which mostly distinguish it from others: a search reads no more of most entries.
     prefix: u64,
     /// From it on to the next.
     pub(crate) members: u64,

@@ -10,7 +10,7 @@ const PREFETCHED_MAX: usize = 16;
 const SIZE_MAX: usize = 512;
 
 impl Dataset<'_> {
-    /// Tells the store that these keys will soon be used, in this order.
+    /// Lets the store know that these keys will soon be used, in this order.
     pub(crate) fn prefetch(&mut self, db: usize, keys: &[&[u8]]) {
         let space = self.spaces.data[db];
         // The command that uses them meets the error.
@@ -26,7 +26,7 @@ impl Dataset<'_> {
         }
     }
 
-    /// Does something with each of some keys, in their order; the store is told of them in groups.
+    /// Does something with each of some keys, in their order; the store gets to know them in groups.
     pub(crate) fn each_key<'k>(
         &mut self,
         db: usize,

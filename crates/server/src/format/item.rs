@@ -26,7 +26,7 @@ pub struct ItemHead {
     pub cas: u64,
     /// The item is out of date, and kept until a client has made it anew.
     pub is_stale: bool,
-    /// A client was told to make it anew.
+    /// A client was asked to make it anew.
     pub is_won: bool,
     /// Clients give and get its key in base64.
     pub has_binary_key: bool,

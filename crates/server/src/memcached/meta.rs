@@ -245,7 +245,7 @@ fn get(
     Ok(false)
 }
 
-/// What `mg` tells of an item that is to be made anew.
+/// What `mg` reports of an item that is to be made anew.
 struct Outcome {
     /// This client is to do it.
     has_won: bool,

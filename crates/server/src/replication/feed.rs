@@ -83,7 +83,7 @@ impl Feed {
         };
         feeder.begin_frame();
         let run = move || {
-            // The replica connects again, and is told then why it cannot go on.
+            // The replica connects again, and then gets the reason why it cannot go on.
             let _ = feeder.run(&id, beginning);
             feeder.outlet.close();
         };

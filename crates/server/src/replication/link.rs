@@ -96,7 +96,7 @@ impl Link {
             requests: requested,
             wake: wake.clone(),
         };
-        // It has nothing of the store, and ends by itself: after it was told to, or when the process does.
+        // It has nothing of the store, and ends by itself: after it was asked to, or when the process does.
         Builder::new().name("primary".to_owned()).spawn(move || reader.run())?;
         Ok(Link { stop, socket, messages: received, requests, unsent: Vec::new() })
     }

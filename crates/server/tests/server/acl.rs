@@ -154,7 +154,7 @@ fn users_of_the_configuration_file_are_written_back() {
     assert!(lines[0].starts_with("user ann on #2bb80d53"), "{written}");
     assert!(lines[0].ends_with(" ~a* resetchannels -@all +get"), "{written}");
     assert_eq!(lines[1..], [line, "# mine"]);
-    // Two of one name, and rules that are wrong, are told with their place.
+    // Two of one name, and rules that are wrong, are reported with their place.
     let twice: Vec<Directive> = [&config.users[..], &config.users].concat();
     let wrong = Directive { args: vec![b"x".to_vec(), b"+nosuch".to_vec()], ..twice[0].clone() };
     for users in [twice, vec![wrong]] {

@@ -134,7 +134,7 @@ fn messages_reach_subscribers() {
     });
 }
 
-/// In RESP3 a client that tracks keys is told of changes between its replies.
+/// In RESP3 a client that tracks keys is notified of changes between its replies.
 #[test]
 fn messages_come_between_replies_in_resp3() {
     let server = Running::start();

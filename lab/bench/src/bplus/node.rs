@@ -15,7 +15,7 @@ pub(super) struct Node<'r> {
     width: usize,
 }
 
-/// What an entry holds.
+/// The content of an entry.
 pub(super) type Entry = (u64, u64);
 
 impl<'r> Node<'r> {
@@ -57,7 +57,7 @@ impl<'r> Node<'r> {
         self.word(at, KEY).load()
     }
 
-    /// Of an entry, from the start of the region.
+    /// The offset of an entry, from the start of the region.
     pub(super) fn entry_offset(&self, at: usize) -> u64 {
         self.offset + LINE + (at * self.width * 8) as u64
     }

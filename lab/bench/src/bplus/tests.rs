@@ -51,7 +51,7 @@ fn every_design_is_a_map() {
     }
 }
 
-/// What insertions of random keys flush: lines of each, and the share of inner nodes in them.
+/// The lines that an insertion of a random key flushes, and the share of inner nodes in them.
 fn insertions(design: Design, node_size: u32) -> (f64, f64) {
     let mut tree = tree(design, node_size);
     let mut random = Random::new(3);

@@ -25,7 +25,7 @@ struct Siblings<'t, 'n> {
     sibling_slot: usize,
 }
 
-/// What changes in the parent.
+/// A change of the parent.
 struct Change {
     ends: Vec<usize>,
     starts: Vec<Pair>,

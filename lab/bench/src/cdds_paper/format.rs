@@ -51,7 +51,7 @@ pub(super) const ROOT: usize = 2;
 /// Word of the root cell: bytes of a node.
 pub(super) const NODE_SIZE: usize = 3;
 
-/// What makes a root cell one.
+/// The magic of a root cell.
 pub(super) const CELL_MAGIC: u64 = u64::from_le_bytes(*b"CDDS2011");
 
 /// The version of an empty tree.

@@ -11,7 +11,7 @@ pub(super) fn insert(tree: &Tree, entry: Pair, version: u64) -> Result<(), Error
     add(tree, path, &leaf, &[entry], version).map(drop)
 }
 
-/// What became of a node that took entries.
+/// The result of an insertion into a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
     InPlace,

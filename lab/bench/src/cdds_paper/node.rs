@@ -81,7 +81,7 @@ impl<'r> Node<'r> {
         self.end(at) == LIVE
     }
 
-    /// Of an entry, from the start of the region.
+    /// The offset of an entry, from the start of the region.
     pub(super) fn entry_offset(&self, at: usize) -> u64 {
         self.offset + LINE + (at * ENTRY_WORDS * 8) as u64
     }

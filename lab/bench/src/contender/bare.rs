@@ -14,7 +14,7 @@ use tembo_pool::Pool;
 use super::pool::{Size, nameless_pool, pool_options, volatile_pool};
 use crate::{Contender, Error, Operation, Shared};
 
-/// What is retired is given back when so much of it has come together.
+/// Number of retired objects at which they are given back.
 const RETIRED_MAX: usize = 64;
 
 /// Lines that an operation may flush: a section's size, which costs nothing in the `flush` domain.
@@ -31,7 +31,7 @@ pub(super) struct Bare {
     dead: DeadIntervals,
     clock: Clock,
     retired: Vec<Retired>,
-    /// What several writers have retired: kept, for a reader may still use it.
+    /// Objects that several writers have retired. They are kept, because a reader may still use them.
     retired_by_many: Mutex<Vec<Retired>>,
 }
 
@@ -40,7 +40,7 @@ impl Bare {
         Bare::over(nameless_pool(folder, size)?, pool_options(size).region.size_max, kind)
     }
 
-    /// With its flushes off.
+    /// A contender without flushes.
     pub(super) fn volatile(size: Size, kind: IndexKind) -> Result<Bare, Error> {
         let pool = volatile_pool(size, None)?;
         let size_max = pool.region().size();
@@ -64,8 +64,8 @@ impl Bare {
         View { version: self.clock.last(), dead: &self.dead }
     }
 
-    /// One version: as a change that commits by itself where the index has that, else applied to a
-    /// group of one and fenced.
+    /// Makes a change of one version: it commits by itself if the index can do that, else in a group of one, which
+    /// is fenced.
     fn commit(&mut self, op: Op<'_>) -> Result<bool, Error> {
         let last = self.clock.last();
         let retained = Retained::new(last, Vec::new());

@@ -19,7 +19,7 @@ impl CddsPaper {
         CddsPaper::over(nameless_pool(folder, size)?, size, order)
     }
 
-    /// With its flushes off.
+    /// A contender without flushes.
     pub(super) fn volatile(size: Size, order: LeafOrder) -> Result<CddsPaper, Error> {
         CddsPaper::over(volatile_pool(size, None)?, size, order)
     }

@@ -28,7 +28,7 @@ impl StrictStore {
 }
 
 impl StrictStore {
-    /// With its flushes off, and with nothing in the background.
+    /// A contender without flushes and without background work.
     pub(super) fn in_memory(size: u64, index: IndexKind) -> Result<StrictStore, Error> {
         let options = Options::new().index(index).background(false).size(size).size_max(size);
         let store = Store::volatile(&options)?;

@@ -9,7 +9,7 @@ use tembo_pool::{Geometry, Pool};
 
 use crate::Error;
 
-/// What contenders are made for.
+/// The size of the work for which contenders are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// Keys, about.
@@ -67,7 +67,7 @@ pub(crate) fn volatile_pool(
     Ok(Pool::volatile(&options)?)
 }
 
-/// Of no consequence when it fails: the folder goes in the end, and the file with it.
+/// Removes the name of a file. An error does no harm: the folder is removed at the end, with the file.
 pub(super) fn forget_name(path: &Path) {
     let _ = std::fs::remove_file(path);
 }

@@ -199,7 +199,7 @@ fn served(spec: &Spec, store: &dyn Rival, events: &mut Events<'_>) -> Result<(),
     Ok(())
 }
 
-/// What the store takes when it has been closed, and all that was written for it.
+/// The space of a closed store, and all bytes that were written for it.
 fn space(
     spec: &Spec,
     (store, left): (Box<dyn Rival>, Left),

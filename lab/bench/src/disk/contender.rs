@@ -39,7 +39,7 @@ pub(super) fn named(name: &str) -> Option<Brand> {
     all().find(|(known, _)| *known == name).map(|(_, brand)| *brand)
 }
 
-/// How it is called in the report.
+/// The title in the report.
 pub(super) fn title(name: &str) -> &str {
     named(name).map_or(name, |brand| brand.name())
 }

@@ -8,7 +8,7 @@ use crate::keys::{Random, scramble};
 /// Bytes of a key.
 pub(super) const KEY_SIZE: usize = 16;
 
-/// What keys and values are made from.
+/// The source of keys and values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dataset {
     /// Records that are loaded.

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// The groups of version 1 that limit memory.
 const FIRST: &str = "/sys/fs/cgroup/memory";
-/// All groups of version 2.
+/// The folder of all groups of version 2.
 const SECOND: &str = "/sys/fs/cgroup";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Drop for Group {
 }
 
 impl Group {
-    /// One of so many bytes.
+    /// Makes a group whose memory is limited to so many bytes.
     ///
     /// # Errors
     /// Why there can be none.
@@ -75,7 +75,7 @@ impl Group {
         Ok(())
     }
 
-    /// For the report.
+    /// The name in the report.
     pub fn name(&self) -> &'static str {
         match self.version {
             Version::First => "memory group (cgroup v1)",
@@ -118,7 +118,7 @@ impl Group {
             let mut count = 0;
             for process in processes {
                 count += 1;
-                // One that has ended meanwhile is what is wanted.
+                // If the process has ended meanwhile, nothing is left to do.
                 let _ = kill_process(process, Signal::KILL);
             }
             if count == 0 {
@@ -128,7 +128,7 @@ impl Group {
         }
     }
 
-    /// Where a process of the group says that it wants [`drop_pages`](Group::drop_pages).
+    /// The file by which a process of the group asks for [`drop_pages`](Group::drop_pages).
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -33,7 +33,7 @@ pub fn disk_markdown(report: &DiskReport) -> String {
     out
 }
 
-/// What the page is about, with its sizes.
+/// The title of the page, with the sizes.
 fn title(report: &DiskReport) -> String {
     let ratios = report.cells.iter().map(|cell| cell.ratio);
     let largest = ratios.fold(0.0, f64::max);
@@ -47,7 +47,7 @@ fn title(report: &DiskReport) -> String {
     }
 }
 
-/// How much was done, in a sentence.
+/// The extent of the run, in a sentence.
 fn extent(report: &DiskReport) -> Option<String> {
     let Bounds { seconds, load_seconds } = report.bounds?;
     let rounds = report.cells.iter().map(|cell| cell.round).max().unwrap_or_default();

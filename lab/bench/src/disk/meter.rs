@@ -10,7 +10,7 @@ use super::traffic::Traffic;
 use crate::Error;
 use crate::outcome::Latency;
 
-/// Longest time that is told apart, in nanoseconds: ten minutes.
+/// Longest time that the meter distinguishes, in nanoseconds: ten minutes.
 const LONGEST_NS: u64 = 600_000_000_000;
 
 /// A phase that is under way.
@@ -27,7 +27,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Of this process, for so long at most.
+    /// Starts a meter of this process, for at most so many seconds.
     pub(super) fn start(name: &str, seconds: f64, folder: &Path) -> Result<Meter, Error> {
         let process = std::process::id();
         let before = Traffic::of_process(process).ok_or(Error::Absent("/proc/self/io"))?;

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The report of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,24 +16,24 @@ pub struct DiskReport {
     pub quick: bool,
     /// Bytes of memory that a contender has.
     pub memory: u64,
-    /// What limits it to these.
+    /// The mechanism that limits the memory.
     pub limit: String,
-    /// How long phases were. `None`: of a report that is older than this.
+    /// How long phases were. `None`: the report is older than this field.
     #[serde(default)]
     pub bounds: Option<Bounds>,
     /// Each contender in each cell and round.
     pub cells: Vec<DiskCell>,
-    /// What was asked for and is in no cell, and why.
+    /// Measurements that were asked for and are in no cell, and why.
     #[serde(default)]
     pub missed: Vec<String>,
 }
 
-/// Where phases end though not everything is done.
+/// Limits at which phases end though not everything is done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// Of a phase.
+    /// Longest time of a phase.
     pub seconds: f64,
-    /// Of a load in random order.
+    /// Longest time of a load in random order.
     pub load_seconds: f64,
 }
 
@@ -44,7 +44,7 @@ pub struct DiskCell {
     pub part: Part,
     /// On the command line.
     pub contender: String,
-    /// In tables.
+    /// The title in tables.
     pub title: String,
     /// Bytes of a value.
     pub value_size: usize,
@@ -52,7 +52,7 @@ pub struct DiskCell {
     pub ratio: f64,
     /// Records that are loaded; of the server, requests.
     pub records: u64,
-    /// From 1.
+    /// The number of the round, from 1.
     pub round: u32,
     /// The command that does this.
     pub command: String,
@@ -88,7 +88,7 @@ impl DiskCell {
 }
 
 impl DiskReport {
-    /// With the cells of an older report that this one does not have.
+    /// This report with those cells of an older one that it does not have.
     pub fn with_older(mut self, older: DiskReport) -> DiskReport {
         let is_kept = |cell: &DiskCell| !self.cells.iter().any(|own| own.is_of(cell));
         let kept: Vec<DiskCell> = older.cells.into_iter().filter(is_kept).collect();

@@ -20,7 +20,7 @@ use crate::{Error, Watch};
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
-    /// Where files are made, in a folder that is gone at the end.
+    /// The folder in which files are made, in a folder of their own that is removed at the end.
     pub folder: PathBuf,
     /// A folder in memory is taken too.
     pub takes_memory: bool,
@@ -40,11 +40,11 @@ pub struct DiskConfig {
     pub seconds: f64,
     /// Seconds of a load; what is left is then put in the order of the keys.
     pub load_seconds: f64,
-    /// Where keys and orders come from.
+    /// The seed of keys and orders.
     pub seed: u64,
     /// No cell is begun later than this after the start.
     pub within: Option<Duration>,
-    /// So few records that everything is over in seconds.
+    /// Whether there are so few records that everything ends in seconds.
     pub quick: bool,
     /// The binary that has [`disk_cell`](super::disk_cell), and the words before its argument.
     pub cell: (PathBuf, Vec<String>),
@@ -67,7 +67,7 @@ const CHURN_RATIO: f64 = 2.0;
 /// A value of YCSB: ten fields of a hundred bytes.
 const YCSB_VALUE_SIZE: usize = 1000;
 
-/// What a process may take beyond its phases, in seconds.
+/// Time that a process may take beyond its phases, in seconds.
 const PATIENCE: f64 = 120.0;
 
 /// How long a process goes on writing before it is killed.
@@ -197,7 +197,7 @@ struct Run<'r, 'w> {
     done: Vec<DiskCell>,
     keep: &'r mut dyn FnMut(&[DiskCell]),
     cells: Vec<DiskCell>,
-    /// What was asked for and is in no cell, and why.
+    /// Measurements that were asked for and are in no cell, and why.
     missed: Vec<String>,
 }
 
@@ -306,7 +306,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// One process to its end, or until it is killed.
+    /// Runs one process to its end, or until it is killed.
     fn process(&mut self, spec: &Spec, cell: &mut DiskCell) -> Result<(), Error> {
         let contender = cell.contender.clone();
         let failed = |source| Error::Process { contender: contender.clone(), source };
@@ -350,7 +350,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// For the progress.
+/// The label of a cell in progress messages.
 fn label(cell: &DiskCell) -> String {
     let DiskCell { part, value_size, ratio, round, title, .. } = cell;
     format!("round {round}: {}, {value_size} B × {ratio}, {title}", part.name())
@@ -388,7 +388,7 @@ impl Drop for Process {
     }
 }
 
-/// What the process says, as it says it, until it ends.
+/// Receives the messages of a process, as they come, until it ends.
 fn listen(out: ChildStdout) -> Receiver<Event> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

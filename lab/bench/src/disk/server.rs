@@ -17,7 +17,7 @@ pub(super) struct Load {
 
 const CLIENTS: u32 = 50;
 
-/// All runs over one server: each verb at each depth.
+/// The runs over one server: each verb at each depth.
 pub(super) fn loads(value_size: usize, requests: u64) -> Vec<Load> {
     let load = |(verb, pipeline)| {
         let requests = if pipeline > 1 { 4 * requests } else { requests };

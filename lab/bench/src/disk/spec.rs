@@ -1,4 +1,4 @@
-//! What the measuring process is told, and what it says: one JSON object each, since it is a process of its own.
+//! What the measuring process gets, and what it answers: one JSON object each, since it is a process of its own.
 
 use std::path::PathBuf;
 
@@ -24,10 +24,10 @@ pub enum Part {
 }
 
 impl Part {
-    /// In the order in which they run.
+    /// All parts, in the order in which they run.
     pub const ALL: [Part; 5] = [Part::Table, Part::Ycsb, Part::Churn, Part::Restart, Part::Server];
 
-    /// For the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Part::Table => "table",
@@ -51,9 +51,9 @@ pub(super) struct Spec {
     pub(super) memory: u64,
     pub(super) records: u64,
     pub(super) value_size: usize,
-    /// Of a phase.
+    /// Longest time of a phase.
     pub(super) seconds: f64,
-    /// Of the load.
+    /// Longest time of the load.
     pub(super) load_seconds: f64,
     pub(super) seed: u64,
     /// The store is there: it is opened and read.
@@ -61,11 +61,11 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// How many times as long as a load what that has left may take.
+    /// The rest that a load in random order has left may take so many times as long as that load.
     pub(super) const FILL: f64 = 2.0;
 }
 
-/// What the process says, a line each.
+/// A message of the process: one line each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Event {
@@ -74,7 +74,7 @@ pub(super) enum Event {
     Begun(String),
     Phase(Phase),
     Figure(Figure),
-    /// All that is to be killed is there; it goes on writing.
+    /// The process that is to be killed has begun, and goes on writing.
     Ready,
     /// This build does not have the contender.
     Absent,
@@ -84,26 +84,26 @@ pub(super) enum Event {
 /// Operations of one kind, one after the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Phase {
-    /// What was done.
+    /// The name of the phase.
     pub name: String,
-    /// How often: of puts and gets the keys, of scans the entries.
+    /// The number of operations: keys of puts and gets, entries of scans.
     pub operations: u64,
-    /// In how long.
+    /// The time that they took.
     pub seconds: f64,
     /// The time was over before everything was done.
     pub is_cut: bool,
-    /// Of what the caller waits for: an operation, or a commit of several.
+    /// The latency of what the caller waits for: an operation, or a commit of several.
     pub latency: Latency,
     /// Bytes of keys and values that were put.
     pub payload_written: u64,
-    /// By the process.
+    /// Traffic of the process.
     pub traffic: Traffic,
-    /// By the disk, whatever else uses it.
+    /// Traffic of the disk, by all that use it.
     pub disk: Option<Traffic>,
 }
 
 impl Phase {
-    /// Of a load in random order, and of one of what that has left.
+    /// The names of a load in random order, and of the load of the rest.
     pub(super) const LOAD: &str = "load";
     pub(super) const FILL: &str = "fill";
 
@@ -134,10 +134,10 @@ impl Phase {
 /// A number that is no rate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is.
+    /// The name of the figure.
     pub name: String,
-    /// In which unit.
+    /// The unit.
     pub unit: String,
-    /// How much.
+    /// The value.
     pub value: f64,
 }

@@ -1,4 +1,4 @@
-//! What goes between a process and the disk, as the kernel counts it.
+//! Traffic between a process and the disk, as the kernel counts it.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Of a process, all its threads included. What the file system writes for itself, as its journal, is not in it.
+    /// The traffic of a process with all its threads. It does not include what the file system writes for itself, like its
+    /// journal.
     pub(super) fn of_process(id: u32) -> Option<Traffic> {
         let text = fs::read_to_string(format!("/proc/{id}/io")).ok()?;
         let field = |name| {
@@ -26,7 +27,7 @@ impl Traffic {
         Some(Traffic { read: field("read_bytes:")?, written: field("write_bytes:")? })
     }
 
-    /// Of the disk below a folder, by all that use it. `None`: it has no block device of its own.
+    /// The traffic of the disk below a folder, by all that use it. `None`: the folder has no block device of its own.
     pub(crate) fn of_disk(folder: &Path) -> Option<Traffic> {
         let device = stat(folder).ok()?.st_dev;
         let path = format!("/sys/dev/block/{}:{}/stat", major(device), minor(device));

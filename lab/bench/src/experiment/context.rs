@@ -1,4 +1,4 @@
-//! What an experiment works with: its setting, folders, the report of its trials.
+//! The context of an experiment: its setting, its folders, the report of its trials.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub struct Setting {
     pub tiny: bool,
     /// Rounds; `None`: what the kind of run has.
     pub rounds: Option<u32>,
-    /// Where keys and orders come from.
+    /// The seed of keys and orders.
     pub seed: u64,
     /// The commit that was built, for the page.
     pub commit: String,

@@ -218,7 +218,7 @@ impl Row {
 struct Bed<'h> {
     items: Vec<Ptr<'h, Item<'h>>>,
     target: Ptr<'h, Item<'h>>,
-    /// In a layer that has weak pointers.
+    /// A weak pointer, in a layer that has them.
     weak: Option<Weak<'h, Item<'h>>>,
 }
 
@@ -333,7 +333,7 @@ fn rows<'h>(
     Ok(())
 }
 
-/// All rows in one layer, on a heap of its own.
+/// Measures all rows in one layer, on a heap of its own.
 fn in_layer(
     bed: &HeapBed,
     layer: Layer,

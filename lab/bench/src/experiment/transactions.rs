@@ -21,7 +21,7 @@ pub(super) const TITLE: &str = "Transactions of one, two and many threads";
 /// Keys of a transaction, each read and then put.
 const SIZES: [usize; 4] = [1, 4, 16, 64];
 
-/// As YCSB has it.
+/// The skew of YCSB.
 const THETA: f64 = 0.99;
 
 const ISOLATIONS: [(Isolation, &str); 2] =
@@ -59,12 +59,12 @@ struct Load<'l> {
 struct Rate {
     /// Thousand commits a second.
     commits: f64,
-    /// Of a hundred commits that were tried, so many were refused.
+    /// Percentage of tried commits that were refused.
     refused: f64,
 }
 
 impl Load<'_> {
-    /// One thread's part; how often it was refused.
+    /// Runs one thread's part. Returns how often it was refused.
     fn thread(&self, count: u64, seed: u64) -> Result<u64, Error> {
         let (mut random, mut tries) = (Random::new(seed), 0);
         for _ in 0..count {
@@ -100,7 +100,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// So many transactions by so many threads.
+    /// Runs so many transactions by so many threads.
     fn run(&self, count: u64, threads: u64, seed: u64) -> Result<Rate, Error> {
         let (begin, refused) = (Instant::now(), AtomicU64::new(0));
         let each = count / threads;

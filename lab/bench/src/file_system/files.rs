@@ -7,7 +7,7 @@ pub(crate) trait Files: Sync {
     /// A new file, open.
     fn create(&self, name: &str) -> Result<Box<dyn Open + '_>, Error>;
 
-    /// One that is there.
+    /// Opens a file that is there.
     fn open(&self, name: &str) -> Result<Box<dyn Open + '_>, Error>;
 
     fn rename(&self, from: &str, to: &str) -> Result<(), Error>;
@@ -25,7 +25,7 @@ pub(crate) trait Open: Sync {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error>;
 
-    /// What was written is durable when it returns.
+    /// Makes everything that was written durable when it returns.
     fn sync(&self) -> Result<(), Error>;
 }
 

@@ -40,7 +40,7 @@ impl Library {
         Ok(())
     }
 
-    /// All of these small files as one strict commit.
+    /// Writes all of these small files as one strict commit.
     pub(crate) fn one_commit(&self, small: &Small) -> Result<(), Error> {
         let bytes = [0x5a; FILE_SIZE];
         self.fs.write(now(), Durability::Strict, |tree| {
@@ -53,7 +53,7 @@ impl Library {
         Ok(())
     }
 
-    /// All of these small files in one transaction, which may be larger than memory.
+    /// Writes all of these small files in one transaction, which may be larger than memory.
     pub(crate) fn one_transaction(&self, small: &Small) -> Result<(), Error> {
         let bytes = [0x5a; FILE_SIZE];
         let mut transaction = self.fs.transaction()?;

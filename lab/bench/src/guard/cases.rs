@@ -1,4 +1,4 @@
-//! What is counted: operations of a store that was filled before.
+//! The cases that are counted: operations of a store that was filled before.
 
 use std::ops::Bound;
 
@@ -26,7 +26,7 @@ const GROUP: usize = 16;
 /// Bytes of the value of a string.
 const STRING_VALUE: usize = 100;
 
-/// What the store has.
+/// The content of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entries {
     /// Keys and values of eight bytes.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// What an operation costs.
+/// The cost of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Count {
     /// Instructions an operation; `None`: there was no valgrind.
@@ -36,9 +36,9 @@ pub struct Change {
     pub case: String,
     /// Instructions, fences or lines.
     pub what: &'static str,
-    /// As stored; `None`: the case is not known.
+    /// The stored value. `None`: the case is not known.
     pub stored: Option<f64>,
-    /// As counted; `None`: the case is gone.
+    /// The counted value. `None`: the case does not exist any more.
     pub counted: Option<f64>,
 }
 

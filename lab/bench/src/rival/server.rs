@@ -24,7 +24,7 @@ pub(crate) enum RedisLog {
 }
 
 impl RedisLog {
-    /// What its server is told beside where it is.
+    /// Arguments that its server gets beside its place.
     const fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Always => &["--appendonly", "yes", "--appendfsync", "always", "--save", ""],

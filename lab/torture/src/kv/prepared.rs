@@ -1,4 +1,4 @@
-//! Prepared transactions, as operations. What one writes and reads is said by its id, so that a listing of ids tells
+//! Prepared transactions, as operations. What one writes and reads is said by its id, so that a listing of ids shows
 //! what a store will do.
 
 use std::collections::BTreeSet;

@@ -160,7 +160,7 @@ fn digest(offset: u64, value: u64) -> u64 {
 /// The first bytes of a pool.
 pub(super) fn format(region: &Region) -> Result<(), Error> {
     region.store(&region.words(FORMATTED, 1)?[0], 1);
-    // ORDER: the word is in the draft before the file has its name.
+    // ORDER: the word is in the unfinished file before the file has its name.
     region.flush("torture.format", FORMATTED, 8);
     region.fence("torture.format_fence");
     Ok(())

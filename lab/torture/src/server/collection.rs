@@ -10,7 +10,7 @@ use tembo_server::format::{
 use super::stream::Elements;
 use crate::judge::text;
 
-/// One of so many bytes makes its collection a large one.
+/// An element of so many bytes makes its collection a large one.
 const LONG: usize = 1100;
 const SHORT: usize = 7;
 

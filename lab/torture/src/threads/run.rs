@@ -33,7 +33,7 @@ struct Script {
 }
 
 impl Run {
-    /// Opens what the start has. `observer` watches, and notifies `recorder`.
+    /// Opens the tree or the store from the image of the start. `observer` watches, and notifies `recorder`.
     ///
     /// # Errors
     /// A text: it does not open.
@@ -49,7 +49,7 @@ impl Run {
         Ok(Run { plan, start, fixture, recorder, prelude, script })
     }
 
-    /// Does what the plan has for one thread, by the calling one.
+    /// Makes the calls that the plan has for one thread, on the calling thread.
     pub fn act(&self, thread: usize) {
         for (index, call) in self.plan.threads[thread].iter().enumerate() {
             let serial = (32 * thread + 4 * index) as u64;
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    /// At another time than before.
+    /// Locks the script, and begins another moment.
     fn script(&self) -> MutexGuard<'_, Script> {
         let mut script = lock(&self.script);
         script.time += 1;

@@ -23,6 +23,27 @@ pub(super) struct Abolished {
 
 const STORE: &[&str] = &["crates/index/", "crates/kv/"];
 
+/// Folders whose comments say what is published, notified, reported.
+const TELL: &[&str] = &[
+    "ARCHITECTURE",
+    "STYLE",
+    "CHANGELOG",
+    "crates/array/",
+    "crates/fs/",
+    "crates/fs-fuse/",
+    "crates/heap",
+    "crates/index/",
+    "crates/nbd/",
+    "crates/pool/",
+    "crates/server/",
+    "crates/sqlite",
+    "crates/tembo/",
+    "docs/",
+    "lab/",
+    "scripts/",
+    "tests/",
+];
+
 /// Home words that hid a standard term, or that had two meanings.
 pub(super) const ABOLISHED: &[Abolished] = &[
     Abolished {
@@ -64,7 +85,13 @@ pub(super) const ABOLISHED: &[Abolished] = &[
     Abolished {
         forms: &["turn", "turns"],
         place: Where::Names,
-        folders: &["crates/index/", "crates/kv/", "lab/bench/", "lab/cli/"],
+        folders: &["crates/kv/", "lab/bench/", "lab/cli/"],
+        fix: "ticket (drawing a version), trial (a measurement); a turn is a round of the server's event loop",
+    },
+    Abolished {
+        forms: &["turn", "turns"],
+        place: Where::Everywhere,
+        folders: &["crates/index/"],
         fix: "ticket (drawing a version), trial (a measurement); a turn is a round of the server's event loop",
     },
     Abolished {
@@ -98,12 +125,23 @@ pub(super) const ABOLISHED: &[Abolished] = &[
         folders: &["crates/"],
         fix: "entries, image",
     },
-    Abolished { forms: &["draft", "drafts"], place: Where::Names, folders: &[], fix: "builder" },
+    Abolished {
+        forms: &["draft", "drafts"],
+        place: Where::Everywhere,
+        folders: &[],
+        fix: "builder",
+    },
     Abolished {
         forms: &["tell", "tells", "told"],
         place: Where::Names,
         folders: &[],
         fix: "publish, notify, report",
+    },
+    Abolished {
+        forms: &["tell", "tells", "told"],
+        place: Where::Everywhere,
+        folders: TELL,
+        fix: "publish, notify, report; distinguish (one from another)",
     },
     Abolished {
         forms: &["shelf", "shelves"],
@@ -117,7 +155,12 @@ pub(super) const ABOLISHED: &[Abolished] = &[
         folders: &[],
         fix: "scenario, report",
     },
-    Abolished { forms: &["ground"], place: Where::Names, folders: &[], fix: "fixture" },
+    Abolished {
+        forms: &["ground"],
+        place: Where::Everywhere,
+        folders: &[],
+        fix: "fixture (of a test), basis",
+    },
     Abolished { forms: &["lent"], place: Where::Everywhere, folders: &[], fix: "biased (a latch)" },
     Abolished {
         forms: &["vain"],

@@ -88,11 +88,12 @@ fn reshape(
         let root = new_node(roots, (level, link), &nodes, &Bounds::default(), writer, fresh)?;
         publish_root(roots, root)?;
     }
-    // Only now, as what comes before may find no room, and must then have changed nothing.
+    // This comes last: what comes before may find no room, and then nothing may have changed.
     replaced.into_iter().try_for_each(|node| retire_node(roots, node, is_root, writer))
 }
 
-/// What the header of the root of the writer's version, and those after it, says of the chain of roots.
+/// What the header of a new root says of the chain of roots. The new root is that of the writer's version and of later
+/// ones.
 fn root_link(roots: &Roots, writer: &Writer<'_>) -> Result<RootLink, Error> {
     let before = roots.root(writer.view())?;
     let same_version =
@@ -115,7 +116,7 @@ fn publish_root(roots: &Roots, root: Object) -> Result<(), Error> {
     Ok(())
 }
 
-/// A root with one child is that child.
+/// Replaces a root with one child by that child.
 fn promote(
     roots: &Roots,
     step: &Step<'_>,
@@ -143,9 +144,8 @@ fn promote(
     retire_node(roots, step.node, true, writer)
 }
 
-/// Marks a replaced node and retires it. Its entries' ends are implied, so that their records
-/// need not wait for it. A root is a link of the root chain, and so stays while any older
-/// version is pinned.
+/// Marks a replaced node and retires it. The mark ends its entries, so that their records need not wait for the node. A
+/// root is a link of the root chain, and so stays while any older version is pinned.
 fn retire_node(
     roots: &Roots,
     node: Node<'_>,

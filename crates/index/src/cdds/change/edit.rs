@@ -12,7 +12,7 @@ use crate::key::KeyBytes;
 use crate::record::read_key;
 use crate::{Error, Stamp, Writer};
 
-/// An entry on its way into a node. `key` is `None` only in inner nodes: no high bound.
+/// An entry that a change puts into a node. `key` is `None` only in inner nodes, for a child without a high bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'k> {
     pub(crate) key: Option<KeyBytes<'k>>,
@@ -20,7 +20,7 @@ pub(crate) struct Item<'k> {
     pub(crate) start: Stamp,
 }
 
-/// What has to become of one node: entries that end, entries that begin.
+/// What a change does to one node: entries that end, and entries that begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeChange<'k> {
     pub(crate) ended: Few<usize>,
@@ -37,7 +37,7 @@ pub(crate) fn has_room(
         let erased = step.node.seen(slot)?.start.version() == writer.stamp.version();
         room += usize::from(erased);
     }
-    // In an order of this dead epoch, what nothing needs has an end.
+    // In an order of this dead epoch, an entry that nothing needs has an end.
     for slot in step.order.iter_ended() {
         if room >= change.added.len() {
             break;
@@ -48,7 +48,7 @@ pub(crate) fn has_room(
     Ok(room >= change.added.len())
 }
 
-/// Algorithm 2's in-place insertion and reuse, and the in-place part of algorithm 4.
+/// Performs algorithm 2's in-place insertion and reuse, and the in-place part of algorithm 4.
 pub(crate) fn change_in_place(
     step: &Step<'_>,
     change: &NodeChange<'_>,
@@ -85,7 +85,7 @@ pub(crate) fn fits_prefix(step: &Step<'_>, change: &NodeChange<'_>) -> Result<bo
     Ok(prefix.with(|prefix| keys.all(|key| key.starts_with(prefix))))
 }
 
-/// The writer inside a node, readers kept out.
+/// A change of a node by the writer, which keeps readers out.
 struct Edit<'f> {
     node: Node<'f>,
     order: Order,
@@ -99,8 +99,8 @@ impl Edit<'_> {
     fn flush(&self) -> Result<(), Error> {
         let region = self.node.forest.region();
         self.node.flush_changed(self.changed, |line| {
-            // ORDER: what ended, what is empty, and what began and is vouched for by its start, is durable
-            // before the fence that commits its version.
+            // ORDER: ends, empty slots and new entries, for which their starts vouch, are durable before the fence that
+            // commits their version.
             region.flush("cdds.entries.flush", line, LINE);
         })
     }
@@ -206,7 +206,7 @@ impl Edit<'_> {
                 break;
             }
             if self.order.level == 0 && change.ended.only() == Some(slot) {
-                // What an update ends is of the same key.
+                // The entry that an update ends has the same key.
                 position += 1;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! At most two of something, in place: one operation changes no more in one node.
+//! At most two values, without an allocation. One operation changes no more entries of one node.
 
 /// None, one or two.
 #[derive(Clone, Copy, Debug)]

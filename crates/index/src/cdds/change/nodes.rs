@@ -13,7 +13,7 @@ use crate::key::KeyBytes;
 use crate::record::common;
 use crate::{Error, Writer};
 
-/// What an unfinished operation has made and nothing refers to yet.
+/// Objects that an unfinished operation has made, and to which nothing refers yet.
 #[derive(Default)]
 pub(crate) struct Fresh {
     pub(crate) record: Option<Object>,
@@ -25,15 +25,15 @@ const NODE_WORDS: usize = 128;
 const LINE_WORDS: usize = 8;
 const ENTRY_WORDS: usize = 4;
 
-/// What the header of a root says of the chain of roots: since which stamp it is the root, and the one before.
-/// Zeros: it is none.
+/// What the header of a root says of the chain of roots: the stamp since which it is the root, and the root before.
+/// Both are zero in a node that is no root.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RootLink {
     pub(crate) since: u64,
     pub(crate) older: u64,
 }
 
-/// Algorithm 3's choice: one new node, or two if one would be left with too little room.
+/// Makes algorithm 3's choice: one new node, or two if one would be left with too little room.
 pub(crate) fn pack<'k>(
     roots: &Roots,
     (level, link): (u8, RootLink),
@@ -62,7 +62,7 @@ pub(crate) fn pack<'k>(
     Ok(Few::and(begin(Some(middle), left), Some(begin(bounds.high, right))))
 }
 
-/// Writes a node to which nothing refers yet, every slot of it, and flushes what was otherwise there.
+/// Writes a node to which nothing refers yet, with every slot of it, and flushes the lines that it has changed.
 pub(crate) fn new_node(
     roots: &Roots,
     (level, link): (u8, RootLink),
@@ -78,7 +78,7 @@ pub(crate) fn new_node(
     let mut bounds_bits = 0;
     let bounds = &guard(bounds, items);
     if *bounds != Bounds::default() {
-        // In lines of its own: one that it shared could be flushed for another record again.
+        // The record has lines of its own: a line that it shared could be flushed again for another record.
         let record = pool.alloc(bounds.size().max(LINE))?;
         fresh.objects.push(record);
         bounds.write(region, record)?;
@@ -105,7 +105,7 @@ pub(crate) fn new_node(
     Ok(object)
 }
 
-/// Makes the words of a node those of the image: stores what is otherwise there, line by line.
+/// Makes the words of a node those of the image. Stores the words that differ, line by line.
 fn write_image(region: &Region, words: &[Word], image: &[u64; NODE_WORDS]) {
     let lines = words.as_chunks::<LINE_WORDS>().0;
     for (words, values) in lines.iter().zip(image.as_chunks::<LINE_WORDS>().0) {
@@ -117,13 +117,13 @@ fn write_image(region: &Region, words: &[Word], image: &[u64; NODE_WORDS]) {
             }
         }
         if is_changed {
-            // ORDER: every line of the node that was another is durable before the commit that links it.
+            // ORDER: every line of the node that has changed is durable before the commit that links the node.
             line.flush("cdds.node.flush", &words[0]);
         }
     }
 }
 
-/// Prefix bytes that the keys of a guarded node have in common and that are left to their heads, so
+/// Bytes by which the prefix of a guarded node is shorter than what its keys have in common. They belong to the heads, so
 /// that not every next key in a row lacks the prefix.
 const GUARD_SLACK: u16 = 3;
 

@@ -1,4 +1,4 @@
-//! Bounds: the range of a node's keys, and what searches go by.
+//! Bounds: the range of a node's keys, and the prefix and the heads by which searches compare.
 
 use tembo_pmem::Region;
 use tembo_pool::Object;
@@ -19,7 +19,7 @@ use crate::record::{body, common, header};
 pub(crate) struct Bounds<'r> {
     pub(crate) low: Option<KeyBytes<'r>>,
     pub(crate) high: Option<KeyBytes<'r>>,
-    /// Of a guarded node, else empty.
+    /// The prefix of a guarded node, else empty.
     pub(crate) prefix: KeyBytes<'r>,
 }
 

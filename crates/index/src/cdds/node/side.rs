@@ -17,10 +17,10 @@ const _: () = assert!(SLOTS_PER_WORD * WORDS >= CAPACITY_MAX && 1 << SLOT_BITS >
 
 /// Bits of the slots in a word of the order.
 const SLOTS_MASK: u64 = (1 << (SLOT_BITS * SLOTS_PER_WORD)) - 1;
-/// The order in which each slot is at its own position.
+/// The order in which each slot stands at the position of its own number.
 const IN_A_ROW: [u64; WORDS] = in_a_row();
 
-/// The head of a slot that is not in the order: below no head that is sought.
+/// The head of a slot that is not in the order. No head that is sought is above it.
 const HEAD_FREE: u64 = u64::MAX;
 
 /// Lines of heads. Those behind the last slot are always [`HEAD_FREE`].
@@ -38,7 +38,7 @@ const fn in_a_row() -> [u64; WORDS] {
     words
 }
 
-/// What a node's side-car knows, as a value.
+/// The order of a node's entries and what else its side-car knows, as a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Order {
     pub(crate) slots: [u64; WORDS],
@@ -49,7 +49,7 @@ pub(crate) struct Order {
     /// The greatest version that ended one of these entries.
     pub(crate) ended_by: u64,
     pub(crate) count: u8,
-    /// Whether keys that lack the prefix may be looked for.
+    /// Whether the node is guarded: a search in it may be for a key that lacks the prefix.
     pub(crate) guarded: bool,
     /// The node's level, 0 for a leaf.
     pub(crate) level: u8,
@@ -58,7 +58,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The order of a leaf without prefix in which the entries lie in the first `count` slots as they are ordered.
+    /// The order of a leaf without a prefix whose entries lie in the first `count` slots, in the order of their keys.
     pub(crate) fn of_first(count: usize) -> Order {
         let count = count.min(CAPACITY_MAX);
         let slots = from_fn(|word| {
@@ -81,18 +81,18 @@ impl Order {
         usize::from(self.count)
     }
 
-    /// Entries of these that have no end.
+    /// Entries in the order that have no end.
     pub(crate) fn live(&self) -> usize {
         self.len() - self.ended.count_ones() as usize
     }
 
-    /// The entry in `slot` ends in this version.
+    /// Notes that the entry in `slot` ends in this version.
     pub(crate) fn end(&mut self, slot: usize, version: u64) {
         self.ended |= 1 << slot;
         self.ended_by = self.ended_by.max(version);
     }
 
-    /// True if the entry in `slot` is over in `version`, as far as is known without looking at it.
+    /// Whether the entry in `slot` has ended in `version`, as far as the side-car knows.
     #[inline]
     pub(crate) fn is_over(&self, slot: usize, version: u64) -> bool {
         self.ended >> slot & 1 == 1 && self.ended_by <= version
@@ -160,7 +160,7 @@ impl Order {
     }
 }
 
-/// What is read first of a side-car: one cache line.
+/// The first line of a side-car, which a search reads first.
 #[derive(Default)]
 #[repr(align(64))]
 struct Front {
@@ -191,7 +191,7 @@ impl Default for Side {
 }
 
 impl Side {
-    /// Says that the node will be searched soon.
+    /// Asks the processor for the lines that a search of the node will read.
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch(&self.front);
@@ -209,7 +209,7 @@ impl Side {
     /// How many entries have a head below `head`, in a node that has so many slots.
     #[inline]
     pub(crate) fn count_below(&self, head: u64, capacity: usize) -> usize {
-        // All of them, whatever their order: a search has branches that nothing can predict.
+        // All heads are counted, whatever their order: a binary search has branches that nothing can predict.
         let lines = capacity.div_ceil(LINE_WORDS).min(HEAD_LINES);
         simd::count_below(&self.heads[..lines], head)
     }
@@ -302,7 +302,7 @@ impl SideGuard<'_> {
         }
     }
 
-    /// The slot is not in the order any more.
+    /// Marks the head of a slot that is not in the order any more.
     pub(crate) fn free_head(&self, slot: usize) {
         self.set_head(slot, HEAD_FREE);
     }

@@ -18,7 +18,7 @@ const BATCH: usize = 64;
 /// Keys in the order of a walk, and their records.
 type Part = Vec<(Vec<u8>, Object)>;
 
-/// A version by which the key had changed.
+/// A version up to which the key has changed, if it has.
 pub(crate) fn changed_after(
     roots: &Roots,
     key: &[u8],
@@ -55,7 +55,7 @@ pub(crate) fn range_changed_after(
         }
         let before = part(roots, rest, View { version: since, ..now })?;
         let after = part(roots, rest, now)?;
-        // Beyond the last key of a part that is full nothing is known of its version.
+        // A full part ends at its last key: what its version has behind that key is not known.
         let ends = [&before, &after].into_iter().filter(|part| part.len() == BATCH);
         let end = ends.filter_map(|part| part.last()).map(|(key, _)| key.clone());
         let end = end.reduce(|a, b| if is_before(&a, &b) { a } else { b });

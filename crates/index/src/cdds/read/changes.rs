@@ -25,9 +25,9 @@ type Lives<'f> = BTreeMap<(Vec<u8>, u64), Life<'f>>;
 #[derive(Clone, Copy)]
 struct Life<'f> {
     value: MediaBytes<'f>,
-    /// As one of them says.
+    /// The version in which the entry ended, if one of the nodes says so.
     ended: Option<u64>,
-    /// When the last of them died, `u64::MAX`: it lives.
+    /// The version in which the last of the nodes died. `u64::MAX`: it lives.
     died: u64,
 }
 
@@ -37,7 +37,7 @@ impl Life<'_> {
     }
 }
 
-/// A search for all that has been in a range of keys.
+/// A search for all entries that have been in a range of keys.
 struct Search<'f, 'w> {
     period: Period<'w>,
     range: &'w Bounds<'f>,
@@ -97,7 +97,7 @@ fn each_leaf<'f>(
     }
 }
 
-/// From each root of the period, and from that of the version before.
+/// Searches from each root of the period, and from that of the version before.
 fn search_roots<'f>(roots: &'f Roots, search: &mut Search<'f, '_>) -> Result<(), Error> {
     let period = search.period;
     let mut object = Object::from_bits(roots.cell()?.root.load());
@@ -144,7 +144,7 @@ fn search_node<'f>(
         let ended = ended.then(|| seen.end.version());
         let dropped = ended.unwrap_or(u64::MAX).min(death);
         let start = seen.start.version();
-        // What a version has made and unmade itself is in no view.
+        // An entry that one version has both made and ended is in no view.
         if is_void || start > period.until || dropped <= period.after.max(start) {
             continue;
         }
@@ -165,7 +165,7 @@ fn search_node<'f>(
     Ok(())
 }
 
-/// Visits the changes, by key and version; false: that is enough.
+/// Visits the changes, by key and version. Returns false if the visitor has had enough.
 fn publish(
     lives: &Lives<'_>,
     period: Period<'_>,

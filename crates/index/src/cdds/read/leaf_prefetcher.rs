@@ -1,4 +1,4 @@
-//! Leaves that a scan will come to, and their bounds, asked for before it does where pages come from a disk one by one.
+//! Asks for leaves, and their bounds, before a scan comes to them, where pages come from a disk one by one.
 
 use tembo_pool::Object;
 
@@ -6,17 +6,17 @@ use crate::cdds::node::Node;
 use crate::cdds::roots::Roots;
 use crate::{Direction, Error, View};
 
-/// Leaves that a scan asks for when it begins, and twice as many each time after that.
+/// Leaves that a scan asks for when it begins. It asks for twice as many each time after that.
 const FIRST: usize = 2;
 
 /// Leaves that are asked for at most at once: half of what most inner nodes have.
 const MOST: usize = 16;
 
-/// The leaves that come next. Only a hint: a leaf that was replaced meanwhile was read for nothing, and what is damaged is
-/// left to the scan.
+/// The leaves that come next. They are only a hint: a leaf that was replaced meanwhile was read for nothing, and the scan
+/// itself reports damage.
 pub(super) struct LeafPrefetcher {
     direction: Direction,
-    /// In the order of the scan, the last one first.
+    /// The leaves that were asked for, in the order of the scan, the last one first.
     asked: Vec<Object>,
     window: usize,
 }
@@ -26,7 +26,7 @@ impl LeafPrefetcher {
         LeafPrefetcher { direction, asked: Vec::new(), window: FIRST }
     }
 
-    /// The scan is in the leaf that covers the key; `None`: the last one.
+    /// Notes that the scan is in the leaf that covers the key. `None`: in the last leaf.
     pub(super) fn come_to(&mut self, roots: &Roots, key: Option<&[u8]>, view: View<'_>) {
         if !roots.forest.region().reads_alone() {
             return;
@@ -36,7 +36,7 @@ impl LeafPrefetcher {
             // The scan meets the error itself.
             let _ = self.ask(roots, key, view);
         }
-        // Its own page was asked for a leaf ago, so that its header is there, or about to come.
+        // Its page was asked for when the scan was a leaf before, so that its header is there, or about to come.
         if let Some(next) = self.asked.last() {
             let _ = ask_bounds(roots, *next);
         }

@@ -1,8 +1,8 @@
-//! Prefetching: the ways to several keys, side by side, one level at a time, so that what
-//! each would wait for in memory comes for all of them at once.
+//! Prefetching: goes the ways to several keys side by side, one level at a time, so that memory is waited for
+//! once for all of them.
 //!
-//! Only a hint: whatever is met half-way, damage for example, ends the search for that key, and the
-//! thread that looks for it then finds that itself.
+//! It is only a hint: whatever is met half-way, damage for example, ends the search for that key. The
+//! thread that later looks for the key then meets it itself.
 
 use std::array::from_fn;
 
@@ -15,13 +15,13 @@ use crate::{Error, Place, View};
 
 /// Keys that are looked for side by side. Processors wait for about so many lines at once.
 pub(crate) const ABREAST: usize = 16;
-/// Lines of a record that are asked for; of those that follow the processor thinks itself.
+/// Lines of a record that are asked for. The processor fetches those that follow by itself.
 const RECORD_LINES: u64 = 4;
 
 /// How far the search for a key is.
 struct Descent<'k, 'f> {
     key: &'k [u8],
-    /// None: the key has to be looked for anew.
+    /// The node that the search has reached. `None`: the search has ended.
     node: Option<Node<'f>>,
     /// The head to look for in `node`, and the first position in its order that may have it.
     wanted: u64,
@@ -75,7 +75,7 @@ fn descend_abreast(
 }
 
 impl<'f> Descent<'_, 'f> {
-    /// One step, from the node where the search is to that where it is then.
+    /// Takes one step, from the node that the search has reached to the next one.
     #[inline]
     fn go(&mut self, step: impl FnOnce(&mut Self, Node<'f>) -> Result<Option<Node<'f>>, Error>) {
         if let Some(node) = self.node {
@@ -83,7 +83,7 @@ impl<'f> Descent<'_, 'f> {
         }
     }
 
-    /// Finds the entry in the node, and asks for it; none if the node is not of the level.
+    /// Finds the entry in the node, and asks for it. `None`: the node is not of the level.
     #[inline]
     fn find_entry(&mut self, node: Node<'f>, level: u8) -> Result<Option<Node<'f>>, Error> {
         let (order, _) = node.order()?;
@@ -102,7 +102,7 @@ impl<'f> Descent<'_, 'f> {
         Ok(Some(node))
     }
 
-    /// Goes on to the child, and asks for its side-car; none if there is none.
+    /// Goes on to the child, and asks for its side-car. `None`: there is no child.
     #[inline]
     fn descend(&mut self, node: Node<'f>, view: View<'_>) -> Result<Option<Node<'f>>, Error> {
         let (order, sequence) = node.order()?;

@@ -22,10 +22,10 @@ const PREFETCHED: usize = 6;
 /// Longer keys are copied to the heap.
 const SHORT: usize = 64;
 
-/// Room that a scan uses for one leaf after the other.
+/// Memory that a scan uses for one leaf after the other.
 #[derive(Default)]
 struct Room {
-    /// What the view sees of a leaf, in the order in which it is visited.
+    /// The records that the view sees in a leaf, in the order in which they are visited.
     records: Vec<Object>,
     /// A key that is not short.
     key: Vec<u8>,
@@ -55,7 +55,7 @@ pub(crate) fn scan_records(
     visit: &mut impl FnMut(&[u8], Found<'_>) -> bool,
 ) -> Result<(), Error> {
     let (mut room, mut leaves) = (Room::default(), LeafPrefetcher::new(direction));
-    // Where the walk is to go on, and where it ends.
+    // The key from which the walk goes on, and the key at which it ends.
     let (mut wanted, mut reached): (_, Vec<u8>);
     wanted = Range { from, to };
     // The key whose leaf comes next; `None`: the last leaf.
@@ -105,7 +105,7 @@ pub(crate) fn scan_records(
 }
 
 impl Room {
-    /// Reads what the view sees of a leaf.
+    /// Reads the records that the view sees in a leaf.
     fn read(
         &mut self,
         leaf: Node<'_>,
@@ -133,7 +133,7 @@ impl Room {
         Ok(())
     }
 
-    /// Visits the keys in the range; false: that was enough.
+    /// Visits the keys in the range. Returns false if the visitor has had enough.
     #[inline]
     fn visit(
         &mut self,
@@ -145,7 +145,7 @@ impl Room {
         let forest = &*roots.forest;
         let (first, is_searched) = match first_inside(forest, &self.records, wanted, direction) {
             Ok(first) => (first, true),
-            // A key that is not what it was gives no order: all are compared.
+            // A corrupt key says nothing of the order: all keys are compared.
             Err(Error::Corrupt { .. }) => (0, false),
             Err(error) => return Err(error),
         };
@@ -184,7 +184,7 @@ impl Room {
     }
 }
 
-/// The first of the records, in the order in which they are visited, that the range has not yet to come to.
+/// The index of the first record, in the order in which they are visited, that lies in the range or behind its begin.
 ///
 /// # Errors
 /// [`Error::Corrupt`]: one that was compared is damaged.
@@ -202,7 +202,7 @@ fn first_inside(
             Direction::Backward => !wanted.ends_after(key),
         }))
     };
-    // Behind the first leaf all are inside, but for what was merged with it.
+    // Behind the first leaf all records lie behind the begin, but for those that a merge has brought.
     let Some(&first) = records.first() else { return Ok(0) };
     let is_open = match direction {
         Direction::Forward => matches!(wanted.from, Bound::Unbounded),

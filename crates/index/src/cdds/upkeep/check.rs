@@ -1,4 +1,4 @@
-//! Does the tree keep its promises? Structure, order, ranges and space, in every retained version.
+//! The check of a tree: its structure, order, ranges and space, in every retained version.
 
 use tembo_pool::Object;
 
@@ -104,7 +104,7 @@ fn verify_node(
 #[derive(Clone, Copy)]
 struct Verified<'v> {
     view: View<'v>,
-    /// The visible version: nothing younger has happened yet, or it is dead.
+    /// The visible version. Later versions have not happened yet, or are dead.
     newest: u64,
 }
 
@@ -119,8 +119,8 @@ impl Verified<'_> {
     }
 }
 
-/// The node lived in the version that sees it, and nothing in it is of a version to come: what is
-/// to come would take entries away, or give them back to space while they are needed.
+/// Verifies that the node lives in the version that sees it, and that no stamp in it is of a version to come: such a
+/// stamp would end entries that are needed, or have their space given back.
 fn verify_stamps(node: Node<'_>, verified: Verified<'_>) -> Result<(), Error> {
     let version = verified.view.version;
     if node.birth()?.version() > version || node.death(verified.view.dead)? <= version {
@@ -136,7 +136,7 @@ fn verify_stamps(node: Node<'_>, verified: Verified<'_>) -> Result<(), Error> {
     damaged(node.object.offset(), "no version that is yet to come")
 }
 
-/// The node's shape and bounds, which must be those of its place.
+/// Verifies the node's shape and its bounds, which must be those of its place. Returns the bounds.
 fn verify_shape<'f>(
     node: Node<'f>,
     range: &Bounds<'_>,

@@ -1,6 +1,6 @@
-//! Algorithms 5 and 6: what nothing needs, and what never happened, leaves the nodes. Space is given
-//! back by version and by sweep; this only empties slots, so that a node's side-car stays small and
-//! a dead interval can be forgotten.
+//! Algorithms 5 and 6: entries that nothing needs, and entries of dead versions, are removed from the nodes. This only
+//! empties slots, so that a node's side-car stays small and a dead interval can be forgotten. Space is given back
+//! elsewhere: by version, and by the sweep.
 
 use tembo_pmem::LINE;
 use tembo_pool::Object;
@@ -22,7 +22,7 @@ pub(crate) fn scrub_one(roots: &Roots, object: Object, writer: &Writer<'_>) -> R
             continue;
         }
         if !seen.is_needed(death, writer.dead, writer.retained) {
-            // ORDER: nothing sees the entry, before and after.
+            // ORDER: no reader sees the entry, neither before this store nor after it.
             region.commit("cdds.scrub_one.start", &entry.start, 0);
             changed |= 1 << slot;
             order.forget(slot);
@@ -33,13 +33,13 @@ pub(crate) fn scrub_one(roots: &Roots, object: Object, writer: &Writer<'_>) -> R
             changed |= 1 << slot;
         }
     }
-    // ORDER: empty, and endless, before the intervals that made start and end void are forgotten.
+    // ORDER: the erased starts and ends are durable before the intervals that made them void are forgotten.
     node.flush_changed(changed, |offset| region.flush("cdds.scrub_one.flush", offset, LINE))?;
     let header = node.header()?;
     if writer.dead.contains(Stamp::from_bits(header.death.load())) {
-        // ORDER: a dead death means the same as none.
+        // ORDER: a death in a dead version means the same as no death.
         region.commit("cdds.scrub_one.death", &header.death, 0);
-        // ORDER: deathless before the interval that made the death void is forgotten.
+        // ORDER: the erased death is durable before the interval that made it void is forgotten.
         region.flush("cdds.scrub_one.death.flush", region.offset_of(&header.death), 8);
     }
     guard.set(roots.forest.dead_epoch(), &order);
@@ -51,9 +51,9 @@ pub(crate) fn scrub_cell(roots: &Roots, writer: &Writer<'_>) -> Result<(), Error
     let (region, cell) = (roots.forest.region(), roots.cell()?);
     let root = roots.root(writer.view())?.object.to_bits();
     if cell.root.load() != root {
-        // ORDER: the chain led every reader here before.
+        // ORDER: the chain of roots has led every reader to this root before.
         region.commit("cdds.scrub_one.root", &cell.root, root);
-        // ORDER: named before the interval that made the younger root void is forgotten.
+        // ORDER: the cell names it durably before the interval that made the younger root void is forgotten.
         region.flush("cdds.scrub_one.root.flush", region.offset_of(&cell.root), 8);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What can be reached: the marking half of physical collection, and the census of `check`.
+//! Marks what can be reached: the marking half of physical collection, and the census of `check`.
 
 use tembo_pool::Object;
 
@@ -12,7 +12,7 @@ struct Marking<'w> {
     retained: &'w Retained,
     dead: &'w DeadIntervals,
     marker: &'w mut dyn TreeMarker,
-    /// Reached in older versions only; visited after what the visible version reaches.
+    /// Nodes that only older versions reach. They are visited after those of the visible version.
     later: Vec<Object>,
 }
 
@@ -43,8 +43,8 @@ pub(crate) fn mark(
     Ok(())
 }
 
-/// Notes the roots that readers of pinned versions start from; returns those that are but links
-/// of the chain on the way to them.
+/// Notes the roots from which readers of pinned versions start. Returns those that are only links of the chain on the
+/// way to them.
 fn mark_older_roots(roots: &Roots, marking: &mut Marking<'_>) -> Result<Vec<Object>, Error> {
     let mut links = Vec::new();
     let mut object = Object::from_bits(roots.cell()?.root.load());
@@ -98,7 +98,7 @@ fn mark_node(
     let mut unclean = marking.dead.contains(Stamp::from_bits(node.header()?.death.load()));
     let all = node.all_seen()?;
     if shape.level > 0 && roots.forest.region().reads_alone() {
-        // Their pages come side by side.
+        // All of them are asked for first, so that the disk reads their pages side by side.
         let needed =
             all.iter().filter(|seen| seen.is_needed(death, marking.dead, marking.retained));
         needed.map(|seen| Object::from_bits(seen.target)).for_each(|child| {

@@ -8,8 +8,8 @@ use crate::{Block, Forest, Records};
 /// Bytes of a key that stands in the word of an element, whatever the prefix of its leaf.
 const KEY_MAX: usize = 8;
 
-/// Takes space for the values that will stand in blocks, and writes them, as far as the region writes them together: for each of
-/// `puts` a block, or none. What has no block, and for what there is no room, is written when it is put.
+/// Takes space for the values that will stand in blocks, and writes them, as far as the region writes them together. Adds a
+/// block, or none, for each of `puts`. A value without a block, for example for want of space, is written when it is put.
 pub(in crate::nvtree) fn write_blocks(
     forest: &Forest,
     puts: &[(&[u8], &[u8])],
@@ -40,7 +40,7 @@ pub(in crate::nvtree) fn write_blocks(
         .collect();
     // ORDER: the blocks are durable before elements that refer to them count.
     let written = forest.region().write_together(&whole).unwrap_or_default();
-    // From the last on: what is given back is taken again in the order of its places.
+    // The last one comes first: space that is given back in this order is taken again in the order of its places.
     for (number, object) in objects.into_iter().enumerate().rev() {
         if written.get(number) == Some(&true) {
             let at = chosen[number];

@@ -1,4 +1,4 @@
-//! A leaf in the making: what will be in it, where, and its way to media.
+//! A builder of a leaf: collects the elements with their slots, and writes the leaf to media.
 
 use tembo_pmem::LineWords;
 use tembo_pool::Object;
@@ -22,22 +22,22 @@ pub(crate) struct Builder {
     pub(crate) prefix_len: u16,
     /// The first of its history leaves.
     pub(crate) older: u64,
-    /// Other objects that it will own.
+    /// Other objects that the leaf will own.
     pub(crate) made: Vec<Object>,
-    /// Blocks whose values it has in records.
+    /// Blocks whose values the leaf has in records.
     pub(crate) left: Vec<Object>,
     /// Marks and fingerprints by slot.
     prints: PrintBytes,
     /// The header, and the lines of elements.
     lines: [LineWords; 1 + LINES_MAX],
-    /// Which of them are written: the header, and those in which elements are.
+    /// Bits of the lines that are written: the header, and the lines in which elements are.
     used: u64,
     /// Whether a removal has a record.
     shared: bool,
 }
 
 impl Builder {
-    /// Without elements, in that space.
+    /// A builder without elements, for a leaf in that space.
     #[inline]
     pub(crate) fn new(object: Object, low: Vec<u8>, prefix_len: u16) -> Builder {
         let (made, left, prints) = (Vec::new(), Vec::new(), PrintBytes::default());
@@ -73,7 +73,7 @@ impl Builder {
         Prints::of_bytes(&self.prints)
     }
 
-    /// What it is like, with the bases of the leaf to the left of which it comes, in its range.
+    /// The traits of the leaf, with the bases of the leaf to its left, in its range.
     #[inline]
     pub(crate) fn traits(&self, bases: [u64; 2], high: Option<KeyBytes<'_>>) -> Traits {
         let range = Range { low: self.low[..].into(), high };
@@ -82,19 +82,19 @@ impl Builder {
         Traits { prefix_len: self.prefix_len, guarded, base, older, shared: self.shared }
     }
 
-    /// All that is to be given back if the leaf is not linked.
+    /// All objects to give back if the leaf is not linked.
     pub(crate) fn objects(&self) -> impl Iterator<Item = Object> {
         std::iter::once(self.object).chain(self.made.iter().copied())
     }
 }
 
-/// Takes space for a leaf, to be given back if it is not linked.
+/// Takes space for a leaf. The caller gives it back if the leaf is not linked.
 #[inline]
 pub(crate) fn space_for_leaf(forest: &Forest) -> Result<Object, Error> {
     let pool = forest.pool();
     let object = pool.alloc(pool.geometry().node_size.into())?;
     if let Ok(leaf) = Leaf::at(forest, forest.new_leaf_id(object)?) {
-        // What is in the lines that will not be written is asked when the others are.
+        // Lines that will not be written are read, to see whether they are empty: they are asked for in time.
         leaf.prefetch_all();
         leaf.side.prefetch();
     }
@@ -123,7 +123,7 @@ pub(crate) fn write_built<'f>(
         if builder.used & 2 << number == 0 && line.metas.load() | line.meta_and_shapes.load() != 0 {
             region.store(&line.metas, 0);
             region.store(&line.meta_and_shapes, 0);
-            // ORDER: durably without elements before the leaf is linked.
+            // ORDER: the line is durably without elements before the leaf is linked.
             region.flush("nvtree.builder.empty", right.line_offset(number), 64);
         }
     }
@@ -155,8 +155,8 @@ pub(crate) fn placed_anew(
     carry(forest, leaf, element, prefix, &mut builder.made, &mut builder.left)
 }
 
-/// Slots for elements of a new leaf that have these marks or fingerprints: most in the line where a
-/// search looks first, and yet not all lines used. Without branches that depend on fingerprints, for
+/// Slots for elements of a new leaf that have these marks or fingerprints. Most lie in the line where a
+/// search looks first, and yet not all lines are used. The code has no branches that depend on fingerprints, for
 /// nothing can predict these.
 pub(crate) fn slots_for(prints: &[u8], lines: usize) -> [u8; SLOTS_MAX] {
     let (mut wanted, count) = ([0_u8; LINES_MAX + 1], prints.len());
@@ -190,7 +190,7 @@ pub(crate) fn slots_for(prints: &[u8], lines: usize) -> [u8; SLOTS_MAX] {
     slots
 }
 
-/// So many lines, those that most elements want, as a set of bits.
+/// The lines that most elements want, so many of them, as a set of bits.
 #[inline]
 fn most_wanted(wanted: &[u8], chosen: usize) -> u32 {
     let mut lines_by_wants = [0_u32; SLOTS_PER_LINE + 1];

@@ -1,4 +1,4 @@
-//! An element of one leaf as it stands in another, whose prefix is another.
+//! An element of one leaf as it stands in another leaf, which has another prefix.
 
 use tembo_pmem::crc32c;
 use tembo_pool::Object;
@@ -8,9 +8,9 @@ use crate::nvtree::leaf::{Element, LONG, Leaf, Shape, hash};
 use crate::record::{head, record_size, with_record};
 use crate::{Error, Forest, Records};
 
-/// The element of `leaf` under a prefix. If its key is too long there to stand in its word, and it has no
-/// record, one is made, flushed and added to `made`: on an error, too. A block whose value that record has is added to
-/// `left`: nothing refers to it when the carried element has taken the place of this one.
+/// The element of `leaf` as it stands under another prefix. If its key is then too long for its word, and it has no
+/// record, this makes and flushes one and adds it to `made`, even if an error follows. If the value was in a block, the
+/// block is added to `left`: nothing refers to it when the carried element has taken the place of this one.
 pub(crate) fn carry(
     forest: &Forest,
     leaf: &Leaf<'_>,
@@ -49,7 +49,7 @@ pub(crate) fn record_for(
     Ok(record)
 }
 
-/// Whether a value of so many bytes fills an object that has nothing else, and is large enough for one.
+/// Whether a value of so many bytes fills an object of its own and is large enough for a block.
 #[inline]
 pub(crate) fn fills_object(len: u64) -> bool {
     len >= BLOCK_MIN && Object::size_for(len) == Some(len)
@@ -69,7 +69,7 @@ pub(crate) fn block_payload(block: Object, value: &[&[u8]]) -> u64 {
     block.to_bits() | u64::from(crc) << 48
 }
 
-/// Writes and flushes an unpublished block; the payload of its element.
+/// Writes and flushes an unpublished block. Returns the payload of its element.
 pub(crate) fn write_block(forest: &Forest, block: Object, value: &[&[u8]]) -> Result<u64, Error> {
     // ORDER: the block is durable before an element that refers to it counts.
     let room = forest.pool().room(block);

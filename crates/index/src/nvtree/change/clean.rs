@@ -1,4 +1,4 @@
-//! Cleaning a leaf: what no version needs leaves it.
+//! Cleaning a leaf: elements that no version needs are erased.
 //!
 //! A removal must outlive what it removes: else a crash could keep the older element and lose the
 //! removal. So a cleaning has two passes with a fence between them.
@@ -12,7 +12,7 @@ use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, is_needed, set};
 use crate::nvtree::leaf::{FREE, Guard, Leaf, Slots, erase, owned};
 use crate::{Error, Retired, Writer};
 
-/// Erases what no version needs; what is left. The caller holds the lock and has reserved.
+/// Erases what no version needs. Returns what is left. The caller holds the lock and has reserved.
 pub(crate) fn clean(
     leaf: &Leaf<'_>,
     guard: &Guard<'_>,
@@ -23,7 +23,7 @@ pub(crate) fn clean(
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for key in contents.keys(leaf) {
         let key = key?;
-        // Whether something older is left.
+        // Whether an older element of the key is left.
         let mut older = contents.old_of(leaf, &key[0].element).next().is_some();
         for at in (0..key.len()).rev() {
             let seen = key[at];
@@ -39,7 +39,7 @@ pub(crate) fn clean(
     }
     retire_and_erase(leaf, &first, version, writer)?;
     if !second.is_empty() {
-        // ORDER: what a removal removes is durably gone before the removal goes.
+        // ORDER: the elements that a removal removes are durably erased before the removal is erased.
         leaf.region().fence_flushed("nvtree.clean.fence");
         retire_and_erase(leaf, &second, version, writer)?;
     }
@@ -76,7 +76,7 @@ fn retire_and_erase(
     erase_slots(leaf, &slots)
 }
 
-/// What only old versions need of the one key of a leaf goes into the history.
+/// Moves to the history what only old versions need of the one key of a leaf.
 pub(crate) fn age(leaf: &Leaf<'_>, guard: &Guard<'_>, key: &[Seen]) -> Result<(), Error> {
     let aged = key.iter().skip(1).filter(|seen| seen.slot != NO_SLOT);
     let old = aged.clone().map(|seen| Old::of(seen.element, seen.meta, seen.stamp));
@@ -88,28 +88,28 @@ pub(crate) fn age(leaf: &Leaf<'_>, guard: &Guard<'_>, key: &[Seen]) -> Result<()
     set(leaf, guard, &prints)
 }
 
-/// Of a removal: nothing can take it back, and nothing asks any more what happened in its version.
+/// Whether a removal is over: nothing can take it back, and nothing asks any more what happened in its version.
 fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
     seen.stamp.version() <= writer.retained.window()
 }
 
-/// As [`erase_all`], of these.
+/// As [`erase_all`], for a list of slots.
 pub(crate) fn erase_slots(leaf: &Leaf<'_>, slots: &[usize]) -> Result<(), Error> {
     erase_all(leaf, Slots(slots.iter().fold(0, |all, &slot| all | bit(slot))))
 }
 
-/// The bit of a slot; of none that a leaf has, no bit.
+/// The bit of a slot. It is zero if no leaf has that slot.
 fn bit(slot: usize) -> u64 {
     1_u64.checked_shl(slot as u32).unwrap_or(0)
 }
 
-/// Empties slots in which nothing is that counts, and flushes their lines.
+/// Empties slots whose elements do not count any more, and flushes their lines.
 pub(crate) fn erase_all(leaf: &Leaf<'_>, slots: Slots) -> Result<(), Error> {
     let region = leaf.region();
     for (number, line) in leaf.all_lines()?.iter().enumerate() {
         let here = Slots(slots.0 >> (number * SLOTS_PER_LINE) & ((1 << SLOTS_PER_LINE) - 1));
         if here.fold(false, |erased, at| erase(region, line, at) | erased) {
-            // ORDER: erased before what was there is given up, or what removes it goes.
+            // ORDER: the slots are durably empty before their records are given up, and before a removal of them is erased.
             region.flush("nvtree.erase.flush", leaf.line_offset(number), 64);
         }
     }

@@ -1,4 +1,4 @@
-//! The general path of a change: one element into a slot that nothing needs, one line.
+//! The general path of a change: it stores one element, and so one line, into a slot that nothing needs.
 
 use tembo_pool::Object;
 
@@ -23,8 +23,8 @@ use crate::{Block, Error, Op, Retired, Stamp, Writer};
 /// A key, and its leaf where that was reached before.
 type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
 
-/// As `change`, of any kind; `None`: room was made in the leaf, and nothing else has changed. The value that is put may stand in
-/// a block already, which is used or free when it is not there any more.
+/// As `change`, for any operation. `None`: this has made room in the leaf and changed nothing else. The value that is put may
+/// stand in a block already, `record`; if that is empty afterwards, the block was used or freed.
 #[inline(never)]
 pub(super) fn change_any(
     leaves: &Leaves,
@@ -45,7 +45,7 @@ pub(super) fn change_any(
         return changed;
     }
     *block = None;
-    // What was written for an element that did not come to be.
+    // A record that was written for an element that was not stored is free again.
     record.into_iter().for_each(|record| leaves.forest.pool().free_unused(record));
     changed
 }
@@ -60,14 +60,14 @@ fn put<'f>(
 ) -> Result<Option<bool>, Error> {
     let key = wanted.key;
     let value_len = value.iter().map(|part| part.len()).sum::<usize>();
-    // The payload of an attempt before, and whether it is a block's.
+    // The payload that an earlier attempt has made, and whether it is that of a block.
     let mut made: Option<(u64, bool)> = written.map(|payload| (payload, true));
     loop {
         let spot = spot_to_change(leaves, (wanted, reached.take()), how, writer)?;
         let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;
         let shape = spot.placed.shape.with_value(if is_long { LONG } else { value_len });
         let Some(old) = still(&spot, spot.newest())? else { continue };
-        // A record that was written for an attempt before will do; a block has no key, and may not.
+        // A record of an earlier attempt can be used again. A block has no key, and may not fit.
         let is_block = is_long
             && made.is_none_or(|(_, was_block)| was_block)
             && is_block(&leaves.forest, shape, value_len);
@@ -150,15 +150,15 @@ fn remove<'f>(
         };
         let _section = reserve(&leaves.forest, if record.is_none() { size } else { 0 })?;
         if large.is_some() {
-            // It is not to be kept until the removal is forgotten.
+            // The old record must not be kept until the removal is forgotten.
             element.shape = spot.placed.shape.with_value(0);
             element.payload = 0;
         }
         if size > 0 {
             if record.is_none() {
-                // With a fence of its own. Without it a crash could keep the removal and lose its
-                // record, in whose place the space still has what it was before: another key's record,
-                // which head and hash need not distinguish, and another key would be gone.
+                // The record has a fence of its own. Without it a crash could keep the removal and lose its
+                // record. Its space could then hold the record of another key, which head and hash need not
+                // distinguish, and that other key would be removed.
                 make_record(leaves, size, key, &[], how, record)?;
             }
             element.shape = spot.placed.shape.with_value(LONG);
@@ -172,7 +172,7 @@ fn remove<'f>(
     }
 }
 
-/// A spot whose fingerprints show all keys.
+/// The spot of a key, in a leaf whose fingerprints show all keys.
 #[inline]
 fn spot_to_change<'f, 'k>(
     leaves: &'f Leaves,
@@ -189,7 +189,7 @@ fn spot_to_change<'f, 'k>(
     }
 }
 
-/// What was read, if nothing has changed meanwhile.
+/// Returns what was read, if the leaf has not changed meanwhile.
 fn still<T>(spot: &Spot<'_, '_>, read: Result<T, Error>) -> Result<Option<T>, Error> {
     match read {
         Ok(read) => Ok(spot.leaf.side.still(spot.moment).then_some(read)),
@@ -198,7 +198,7 @@ fn still<T>(spot: &Spot<'_, '_>, read: Result<T, Error>) -> Result<Option<T>, Er
     }
 }
 
-/// Writes a block; the payload of its element.
+/// Writes a block. Returns the payload of its element.
 fn make_block(
     leaves: &Leaves,
     size: u64,
@@ -213,7 +213,7 @@ fn make_block(
     Ok(payload)
 }
 
-/// Writes a record; the lower part of the payload of its element.
+/// Writes a record. Returns the lower part of the payload of its element.
 fn make_record(
     leaves: &Leaves,
     size: u64,
@@ -229,7 +229,7 @@ fn make_record(
     Ok(object.to_bits())
 }
 
-/// Performs a change if the leaf is still as it was. Of a change that commits by itself: it is
+/// Performs a change if the leaf has not changed meanwhile. A change that commits by itself is
 /// durable when this returns.
 #[inline]
 fn perform(

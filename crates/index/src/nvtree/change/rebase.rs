@@ -1,9 +1,9 @@
-//! A leaf's elements count their versions from one of two bases. When those that come are out of
-//! reach of the newer base, what still counts from the older one is counted from the newer, and the
+//! Rebasing: a leaf's elements count their versions from one of two bases. When new versions are out of
+//! reach of the newer base, the elements that count from the older base are made to count from the newer one, and the
 //! older base becomes the newest.
 //!
-//! An element gets a later version by that. Where a version that can be read lies between, the
-//! element goes into the history as it was, and so reads there as before.
+//! An element gets a later version by that. If a version that can be read lies between, the
+//! element is first copied to the history as it was, and readers of that version find it there.
 
 use crate::error::damaged;
 use crate::nvtree::change::clean::{clean, erase_slots};
@@ -17,7 +17,7 @@ use crate::nvtree::leaf::{FREE, Leaf, Meta, place_of, publish, write};
 use crate::nvtree::leaves::{Leaves, Spot, Wanted};
 use crate::{Error, Retained, Stamp, Writer};
 
-/// Gives the leaf a base that what comes is in reach of, if it is still as it was.
+/// Gives the leaf a base from which new versions are in reach, if the leaf has not changed meanwhile.
 #[cold]
 pub(crate) fn rebase(
     leaves: &Leaves,
@@ -37,7 +37,7 @@ pub(crate) fn rebase(
     let newer = spot.traits.base;
     let of_newer = kept.seen.iter().filter(|seen| seen.meta.base() == newer);
     let dropped = match of_newer.map(|seen| seen.stamp.version()).min() {
-        // What counts from the older base becomes as late as the earliest that counts from the newer.
+        // Elements of the older base get the earliest version that an element of the newer base has.
         Some(version) => raise(leaf, &kept, newer, version, writer.retained)?,
         None => Vec::new(),
     };
@@ -45,7 +45,7 @@ pub(crate) fn rebase(
         if kept.seen.iter().any(|seen| seen.meta.base() == newer) { 1 - newer } else { newer };
     let base = version.min(writer.retained.visible()).saturating_sub(1);
     let (region, header) = (leaves.forest.region(), leaf.header()?);
-    // ORDER: nothing counts from a base when it changes.
+    // ORDER: durably no element counts from a base when it changes.
     region.fence_flushed("nvtree.rebase.fence");
     // ORDER: after the last element that counted from it, as above.
     region.commit("nvtree.rebase.base", &header.bases[changed], base);
@@ -97,8 +97,8 @@ pub(crate) fn adopt(
         let (number, at) = place_of(slot);
         write(leaves.forest.region(), leaf.line(number)?, at, &orphan.element, meta);
     }
-    // What stands in a slot as it stood in the history leaves that; what got a later version is
-    // still read there by older ones.
+    // An entry that stands unchanged in a slot leaves the history. If it got a later version there, readers of older
+    // versions still need the one in the history.
     let mut rest = Vec::new();
     for old in contents.old {
         let mut is_adopted = false;
@@ -113,14 +113,14 @@ pub(crate) fn adopt(
     history::replace(leaf, &rest, how.version(writer), writer.retired)
 }
 
-/// The meta bits of an element that is there, over the base that reaches its stamp.
+/// The meta bits of a present element, over the base that reaches its stamp.
 fn meta_of(stamp: Stamp, bases: [u64; 2]) -> Option<Meta> {
     let over = |which: usize| Meta::new(stamp, false, which, bases[which]);
     over(0).or_else(|| over(1))
 }
 
-/// Lets what counts from the older base count from the newer, as if it were of `version`, which is
-/// in its reach; the slots of what only old versions need, which have gone into the history.
+/// Makes the elements of the older base count from the newer one, as if they were of `version`, which is in its reach.
+/// Returns the slots of elements that only old versions need: those were moved to the history.
 fn raise(
     leaf: &Leaf<'_>,
     kept: &LeafImage,
@@ -148,17 +148,17 @@ fn raise(
         lines |= 1 << number;
     }
     for number in (0..leaf.lines()).filter(|number| lines >> number & 1 == 1) {
-        // ORDER: durable before the base that it counted from changes.
+        // ORDER: the element is durable before the base from which it counted changes.
         region.flush("nvtree.rebase.raise.flush", leaf.line_offset(number), 64);
     }
     Ok(dropped)
 }
 
-/// What goes into the history, by slot, and what is to count from the newer base, with its stamp.
+/// Elements that go into the history, by slot, and elements that are to count from the newer base, with their stamps.
 type Sorted = (Vec<(usize, Old)>, Vec<(Seen, Stamp)>);
 
-/// What of a leaf does not count from the base `newer`: what that reaches too keeps its stamp; of the
-/// rest what lives is to be as if it were of version `raised_to`, and what it was goes into the history.
+/// Sorts the elements that do not count from the base `newer`. Those that it reaches keep their stamps. Of the others, live
+/// ones get the version `raised_to`, and what they were goes into the history.
 fn sort(
     leaf: &Leaf<'_>,
     kept: &LeafImage,

@@ -1,5 +1,5 @@
-//! Making room in a full leaf: what nothing needs leaves it; else it is split, or what only old
-//! versions need goes into its history.
+//! Making room in a full leaf: it is cleaned of what nothing needs; if that does not suffice it is split, or what only old
+//! versions need is moved to its history.
 
 use crate::error::damaged;
 use crate::nvtree::change::clean::clean;
@@ -11,10 +11,10 @@ use crate::nvtree::leaf::FREE;
 use crate::nvtree::leaves::{Leaves, Spot};
 use crate::{Error, Writer};
 
-/// Of so many slots at least one must be free after a cleaning that is to suffice.
+/// A cleaning suffices if at least one slot of so many is free after it.
 const ENOUGH: usize = 8;
 
-/// Makes room in the leaf, if it is still as it was.
+/// Makes room in the leaf, if the leaf has not changed meanwhile.
 #[cold]
 pub(crate) fn make_room(
     leaves: &Leaves,
@@ -24,7 +24,7 @@ pub(crate) fn make_room(
 ) -> Result<(), Error> {
     let leaf = &spot.leaf;
     let section = reserve_structure(&leaves.forest, spot.placed.key().len() as u64, 0);
-    // In a full pool a leaf can still be cleaned.
+    // If the pool is full the leaf can still be cleaned.
     let (_section, refused) = match section {
         Ok(section) => (section, None),
         Err(error) => (reserve_lines(&leaves.forest)?, Some(error)),
@@ -35,7 +35,7 @@ pub(crate) fn make_room(
     }
     let contents = LeafImage::read(leaf, writer.dead)?;
     let kept = clean(leaf, &guard, &contents, how.version(writer), writer)?;
-    // What does not count is in no slot's way, whatever a damaged leaf has left in its side-car.
+    // Slots whose elements do not count are made free, whatever a damaged leaf has left in its side-car.
     let mut prints = leaf.side.prints().0;
     let is_kept = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     (0..leaf.slots()).filter(|slot| !is_kept(slot)).for_each(|slot| prints.set(slot, FREE));
@@ -52,9 +52,9 @@ pub(crate) fn make_room(
     let version = how.version(writer);
     let split = split(leaves, leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
     match split.inspect_err(|_| guard.forget()) {
-        // What little there is will do.
+        // The few free slots have to suffice.
         Err(Error::Pool(_)) if free > 0 => Ok(()),
-        // Refused half-way: what the side-car says may be outdated.
+        // A split that failed half-way may have made the side-car outdated.
         split => split,
     }
 }

@@ -1,6 +1,7 @@
-//! The fast path of changes of which key or value stands in a record, or the value in a block. It is what `general.rs` does,
-//! where nothing needs old versions of the leaf, the pool has a slot at hand, and the leaf has one: without a second look at
-//! the leaf, and with one look at the record of the key. Like `fast.rs` it is there twice for that and nothing else.
+//! The fast path of changes whose key or value stands in a record, or whose value stands in a block. It does what
+//! `general.rs` does where nothing needs old versions of the leaf, the pool has space at hand, and the leaf has a slot. It
+//! looks once at the leaf and once at the record of the key. The code is here a second time, as in `fast.rs`, only for that
+//! speed.
 
 use tembo_pmem::prefetch;
 use tembo_pool::Object;
@@ -19,22 +20,22 @@ use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::{is_of_key, record_size};
 use crate::{Forest, Op, Retired, Writer};
 
-/// A record of this size or less may wait for the removal of its key to be forgotten.
+/// Greatest size of a record that is kept until the removal of its key is forgotten.
 pub(super) const SHORT: u64 = 1024;
 
-/// What a change finds in the leaf of its key.
+/// What a change has found in the leaf of its key.
 struct Sight<'f, 'k> {
     at: Reached<'f>,
     placed: Placed<'k>,
     hash: u64,
     /// The newest element of the key.
     old: Option<(usize, Element)>,
-    /// Slots in which nothing is, or what was ended.
+    /// Slots that are free or whose elements were ended.
     free_or_ended: u64,
 }
 
-/// Puts a value that is longer than a word, if the fast path can; whether the key was there. `None`: it cannot, or something
-/// was quicker, and nothing has changed.
+/// Puts a value that is longer than a word, if the fast path can. Returns whether the key was there. `None`: the fast path
+/// cannot, or another thread was quicker; nothing has changed.
 #[inline(never)]
 pub(super) fn put_record<const SCATTERED: bool>(
     leaves: &Leaves,
@@ -45,7 +46,7 @@ pub(super) fn put_record<const SCATTERED: bool>(
 ) -> Option<bool> {
     let len = len_of(value);
     if len >= VERY_LARGE {
-        // The leaf is looked through for others.
+        // The general path looks for other elements that can be given up.
         return None;
     }
     let wanted = Wanted::new(key);
@@ -53,7 +54,7 @@ pub(super) fn put_record<const SCATTERED: bool>(
     put(&sight, (value, len), how, writer)
 }
 
-/// Removes a key that is longer than a word, if the fast path can; as [`put_record`].
+/// Removes a key that is longer than a word, if the fast path can. Returns as [`put_record`] does.
 #[inline(never)]
 pub(super) fn remove_long<const SCATTERED: bool>(
     leaves: &Leaves,
@@ -66,8 +67,8 @@ pub(super) fn remove_long<const SCATTERED: bool>(
     remove(&sight, how, writer)
 }
 
-/// Performs the change if the fast path can; whether the key was there. `None`: it cannot, or something was quicker, and
-/// nothing has changed. The leaf may have been `reached`, before or on return.
+/// Performs the change if the fast path can. Returns whether the key was there. `None`: the fast path cannot, or another
+/// thread was quicker; nothing has changed. `reached` is the leaf if a search has reached it before; this may set it.
 #[inline(never)]
 pub(super) fn change_record<'f>(
     leaves: &'f Leaves,
@@ -99,7 +100,7 @@ pub(super) fn change_record<'f>(
     done
 }
 
-/// Bytes of a value, which mostly has one part.
+/// Bytes of a value. Most values have one part.
 #[inline(always)]
 pub(super) fn len_of(value: &[&[u8]]) -> usize {
     match value {
@@ -113,7 +114,7 @@ pub(super) fn len_of(value: &[&[u8]]) -> usize {
 fn look<'f, 'k>(at: Reached<'f>, wanted: Wanted<'k>) -> Option<Sight<'f, 'k>> {
     let Reached { leaf, lines, .. } = at;
     if leaf.side.newest() == ORPHANED {
-        // The fingerprints do not show all keys: one that they lack need not be absent.
+        // The fingerprints do not show all keys: a key that they lack may still be there.
         return None;
     }
     leaf.side.prefetch_rest();
@@ -126,7 +127,7 @@ fn look<'f, 'k>(at: Reached<'f>, wanted: Wanted<'k>) -> Option<Sight<'f, 'k>> {
     Some(Sight { at, placed, hash, old, free_or_ended })
 }
 
-/// The newest element of a key, and its slot: of those with the key's fingerprint. `None`: that takes another look.
+/// The newest element of a key, and its slot, among those with the key's fingerprint. `None`: the general path has to look.
 #[inline(always)]
 fn newest(
     forest: &Forest,
@@ -139,7 +140,7 @@ fn newest(
         let element = read_of(lines.get(number)?, at, placed.word, placed.shape);
         element.filter(|element| element.may_be_of(hash)).map(|element| (slot, element))
     });
-    // If word and hash were another's, which is rare, the general path looks at all of them.
+    // If word and hash are those of another key, which is rare, the general path looks at all candidates.
     let is_its_own = match (found, placed.shape.key_len()) {
         (Some((_, element)), None) => is_of_key(forest, element.record()?, placed.key)?,
         _ => true,
@@ -167,7 +168,7 @@ fn put(
         false => record_size(forest.records(), placed.key.len(), value_len),
     };
     let (region, pool) = (forest.region(), forest.pool());
-    // More lines than are noted: beside the log go only records with keys of almost 64 KiB.
+    // This reserves more lines than the record needs: only records with keys of almost 64 KiB are written beside the log.
     let _section = region.reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
     let object = pool.alloc_at_hand(size)?;
     let long = placed.shape.with_value(LONG);
@@ -179,7 +180,7 @@ fn put(
     replace_by(sight, (slot, object, element, false), how, writer)
 }
 
-/// Writes a record; the payload of its element.
+/// Writes a record. Returns the payload of its element.
 #[inline(always)]
 fn make_record(
     forest: &Forest,
@@ -193,7 +194,7 @@ fn make_record(
     Some(object.to_bits() | hash << 48)
 }
 
-/// Writes a block; the payload of its element.
+/// Writes a block. Returns the payload of its element.
 #[inline(never)]
 fn make_block(forest: &Forest, object: Object, value: &[&[u8]], how: How<'_>) -> Option<u64> {
     let payload = write_block(forest, object, value).ok()?;
@@ -215,8 +216,8 @@ fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Optio
     replace(sight, (slot, old, true), how, writer)
 }
 
-/// Removes a key whose record is large, and not to be kept until the removal is forgotten: the removal has a record of its own,
-/// of the key, or none if the key stands in its word.
+/// Removes a key whose record is too large to be kept until the removal is forgotten. The removal has a record of its own,
+/// with the key only, or none if the key stands in its word.
 #[inline(always)]
 fn remove_large(
     sight: &Sight<'_, '_>,
@@ -243,7 +244,8 @@ fn remove_large(
     replace_by(sight, (slot, object, element, true), how, writer)
 }
 
-/// The slot that a change uses, of which so many bytes come or go; `None`: not by the fast path, or there is none.
+/// The slot that a change uses; `len` is the size of the value that comes or goes. `None`: there is none, or only the general
+/// path can find it.
 #[inline(always)]
 fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
     let Reached { leaf, lines, .. } = sight.at;
@@ -251,18 +253,18 @@ fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>)
     let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
     let mut usable = usable(newest, how, writer, sight.free_or_ended, free)?;
     if len >= LARGE {
-        // What is there keeps its space until the slot is used again. If it may be needed, the general path asks.
+        // An ended element keeps its space until its slot is used again. If it may be needed, the general path finds out.
         let ended = sight.free_or_ended & !free();
         usable &= if ended == 0 { usable } else { ended };
     }
     let slot = slot_for(Slots(usable), sight.hash, lines.len())?;
     prefetch(lines.get(place_of(slot).0)?);
-    // If others have drawn more than the slack since, there is no delta for the version that is drawn later.
+    // The version that is drawn later may be out of reach, if others draw more than the slack meanwhile.
     let distance = how.version_seen(writer).saturating_sub(leaf.side.base());
     (distance <= u64::from(DELTA_MAX) - SLACK).then_some(slot)
 }
 
-/// As [`replace`], by the element of an object, if that was written. Else the object is free again.
+/// As [`replace`], with the element of an object that was written for it. If nothing changes, the object is free again.
 #[inline(always)]
 fn replace_by(
     sight: &Sight<'_, '_>,
@@ -277,8 +279,8 @@ fn replace_by(
     done
 }
 
-/// Puts an element into a slot, if the leaf is still as it was; whether the key was there. Of a change that commits by
-/// itself: it is durable on return.
+/// Puts an element into a slot, if the leaf has not changed meanwhile. Returns whether the key was there. A change that
+/// commits by itself is durable on return.
 #[inline(always)]
 fn replace(
     sight: &Sight<'_, '_>,
@@ -306,8 +308,8 @@ fn replace(
     Some(sight.old.is_some())
 }
 
-/// The record that only the ended element in a slot has, which is about to be overwritten, and since when it was there.
-/// `None`: that cannot be said. The leaf is locked.
+/// The record that only the ended element in a slot has, and the version since which it was there. The element is about to
+/// be overwritten. `None`: this path cannot find out. The leaf is locked.
 #[inline(always)]
 fn given_up(
     sight: &Sight<'_, '_>,

@@ -14,9 +14,9 @@ pub(crate) struct Replacement<'s, 'f, 'k> {
     pub(crate) removed: bool,
     /// The newest element of the key.
     pub(crate) old: Option<Found>,
-    /// The slot to use: one that is free, or in which something is that nothing needs.
+    /// The slot to use. It is free, or nothing needs its element.
     pub(crate) slot: usize,
-    /// It adds a key, and every other slot has the newest element of one.
+    /// The change adds a key, and every other slot has the newest element of some key.
     pub(crate) fills: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn replaced(change: &Replacement<'_, '_, '_>) -> Result<Option<(Objec
     }
     let (element, meta) = leaf.element(change.slot)?;
     let Some(record) = element.record() else { return Ok(None) };
-    // Records are of one key, and of its elements no more than a removal and what that ended share one.
+    // A record belongs to one key. Only a removal and the element that it ended can share one.
     let ended = Slots(change.spot.prints.ended(leaf.lines()).0 & !(1 << change.slot));
     let may_share = change.spot.traits.shared || change.spot.traits.older;
     let shared =

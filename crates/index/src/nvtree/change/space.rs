@@ -1,4 +1,4 @@
-//! Room that a change reserves before its first store.
+//! Reservations that a change makes before its first store.
 
 use tembo_pool::Object;
 
@@ -8,7 +8,7 @@ use crate::{Error, Forest};
 /// Any offset at which a large record may lie.
 const ALIGNED: u64 = 1 << 30;
 
-/// Room for an element, and for its record if that has a size.
+/// Reserves room for an element, and for its record if `size` is not 0.
 pub(crate) fn reserve(forest: &Forest, size: u64) -> Result<tembo_pmem::Section<'_>, Error> {
     let pool = forest.pool();
     if size == 0 {
@@ -23,7 +23,7 @@ pub(crate) fn lines_of_record(forest: &Forest, size: u64) -> u64 {
     forest.region().write_lines(ALIGNED, size)
 }
 
-/// Room for what a change of the structure writes, and for a record if that has a size.
+/// Reserves room for what a change of the structure writes, and for a record if `size` is not 0.
 pub(crate) fn reserve_structure(
     forest: &Forest,
     key_len: u64,
@@ -32,18 +32,18 @@ pub(crate) fn reserve_structure(
     let pool = forest.pool();
     let node_size = u64::from(pool.geometry().node_size);
     let slots = (usize::from(forest.lines) * SLOTS_PER_LINE) as u64;
-    // New leaves, their low keys, records of keys that lose their prefix.
+    // The change can make new leaves, their low keys, and records of keys that lose their prefix.
     let bytes = 2 * node_size + 2 * (key_len + 64) + slots * 128 + size;
     let lines = lines_of_structure(forest) + (key_len / 64 + 4) * 2 + lines_of_record(forest, size);
     Ok(pool.reserve(bytes, lines)?)
 }
 
-/// Room for what is flushed by a change of the structure that needs no space.
+/// Reserves room for the flushes of a change of the structure that allocates nothing.
 pub(crate) fn reserve_lines(forest: &Forest) -> Result<tembo_pmem::Section<'_>, Error> {
     Ok(forest.pool().reserve(0, lines_of_structure(forest))?)
 }
 
-/// Lines that a change of the structure flushes, low keys excepted.
+/// Lines that a change of the structure flushes, without low keys.
 fn lines_of_structure(forest: &Forest) -> u64 {
     let lines = u64::from(forest.lines);
     4 * (lines + 1) + 2 * lines * SLOTS_PER_LINE as u64

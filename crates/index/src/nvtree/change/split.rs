@@ -1,8 +1,8 @@
 //! Split: the upper half of a leaf's keys moves into a new leaf to its right, which becomes visible
 //! by one store.
 //!
-//! What has moved stays behind in the old leaf and counts no more, because the next leaf's low key is
-//! not above it. Only elements with records are erased: nothing may read a record that has a new owner.
+//! The moved elements stay behind in the old leaf and do not count there any more, because the next leaf's low key is
+//! not above them. Only elements with records are erased: nothing may read a record that has a new owner.
 
 use crate::error::damaged;
 use crate::head::head;
@@ -37,7 +37,7 @@ pub(crate) fn split(
     key: &[u8],
     (version, retired): (u64, &mut Vec<Retired>),
 ) -> Result<(), Error> {
-    // Keys of which only the history knows are among them.
+    // These include keys that only the history has.
     let all = LeafImage { old: kept.old.clone(), seen: kept.seen.clone(), ..LeafImage::default() };
     let all = all.with_history(leaf)?;
     let keys = all.keys(leaf).collect::<Result<Vec<&[Seen]>, Error>>()?;
@@ -58,7 +58,7 @@ pub(crate) fn split(
     let range = leaf.range()?;
     let bounds = Bounds::between(range, &left, &right);
     let bounds = match leaves.is_scattered() {
-        // What scattered keys have in common is short.
+        // Scattered keys have little in common.
         true => bounds,
         false => shorten(bounds, leaf, (&left, &right), moved)?,
     };
@@ -69,7 +69,7 @@ pub(crate) fn split(
     let low = &low[..];
     check_between(leaf, range, low)?;
     let (moved_old, stays) = divide(leaf, &kept.old, low)?;
-    // All that takes space comes before the link: then nothing is left half done.
+    // All allocations come before the link, so that nothing is left half done.
     let stays = history::make(leaf, if moved_old.is_empty() { &[] } else { &stays }, 0)?;
     let pool = leaves.forest.pool();
     let object =
@@ -100,8 +100,8 @@ pub(crate) fn split(
     set(leaf, guard, &prints)
 }
 
-/// The first of the keys that move: half of the elements; none of them, if the new key comes after
-/// all that there are. `None`: the one key there is has too many versions.
+/// The index of the first key that moves: half of the elements move, or none if the new key comes after all present
+/// keys. `None`: the one key in the leaf has too many versions.
 fn place_to_split(leaf: &Leaf<'_>, keys: &[&[Seen]], key: &[u8]) -> Result<Option<usize>, Error> {
     let Some(last) = keys.last() else { return Ok(None) };
     let last_key = leaf.key_of(&last[0].element)?;
@@ -121,7 +121,7 @@ fn place_to_split(leaf: &Leaf<'_>, keys: &[&[Seen]], key: &[u8]) -> Result<Optio
     Ok(Some(place.clamp(1, keys.len() - 1)))
 }
 
-/// As `place_to_split`, of scattered keys: between two whose difference is in the highest bit, so that few slots of the
+/// As `place_to_split`, for scattered keys: between two that differ in the highest possible bit, so that few slots of the
 /// directory are shared.
 fn round_place(leaf: &Leaf<'_>, keys: &[&[Seen]], key: &[u8]) -> Result<Option<usize>, Error> {
     if keys.len() < 4 {
@@ -144,7 +144,7 @@ fn round_place(leaf: &Leaf<'_>, keys: &[&[Seen]], key: &[u8]) -> Result<Option<u
     }
 }
 
-/// Clears the bits of the last byte of a low key that are not needed for it to be above `left`.
+/// Clears the bits of the last byte of a low key that it does not need to be above `left`.
 fn make_round(left: &[u8], low: &mut [u8]) {
     let Some((last, front)) = low.split_last_mut() else { return };
     if let Some(byte) = left.get(front.len())
@@ -207,8 +207,8 @@ fn item(
     Ok(Item { element, meta: seen.meta, print })
 }
 
-/// Makes the side-car of the new leaf, and publishes it to the inner nodes; on an error nothing has changed. Nothing
-/// reads that leaf until the caller, which links it, lets go of it.
+/// Makes the side-car of the new leaf, and publishes the leaf to the inner nodes. On an error nothing has changed. No
+/// thread reads that leaf until the caller has linked it and releases the lock.
 pub(crate) fn publish_right<'r>(
     leaves: &Leaves,
     (leaf, newest): (&Leaf<'_>, u64),
@@ -217,8 +217,8 @@ pub(crate) fn publish_right<'r>(
     high: Option<KeyBytes<'_>>,
 ) -> Result<Guard<'r>, Error> {
     let bases = leaf.bases()?;
-    // What the space was before may have left a side-car. From here on others can read what was
-    // written past the caches, its low key: taking a lock waits for that.
+    // An earlier leaf at the same place may have left a side-car. From here on other threads can read the low key, which
+    // was written past the caches: taking a lock waits for such stores.
     let new = right.side.lock();
     let traits = builder.traits(bases, high);
     new.set_prints(&builder.prints(), traits);
@@ -228,22 +228,21 @@ pub(crate) fn publish_right<'r>(
     Ok(new)
 }
 
-/// Links a new leaf whose inner nodes know: the thread that waits for it comes upon what is durable.
-/// All that takes the processor long is behind when the first fence begins.
+/// Links a new leaf that the inner nodes know already. A thread that waits for the leaf's lock then finds it durable.
+/// All long work of the processor is done before the first fence begins.
 pub(crate) fn link_right(leaves: &Leaves, header: &LeafHeader, builder: &Builder) {
     let region = leaves.forest.region();
     // ORDER: the new leaf is durable before it is linked.
     region.fence("nvtree.split.fence");
     // ORDER: after the new leaf, as above: from here on what has moved counts there.
     region.commit("nvtree.split.link", &header.next, builder.object.to_bits());
-    // ORDER: linked before any thread is notified of what is written into the new leaf.
+    // ORDER: the link is durable before any thread is notified of a change in the new leaf.
     region.flush("nvtree.split.link.flush", region.offset_of(&header.next), 8);
-    // ORDER: as above, by whichever thread.
+    // ORDER: as above, whichever thread makes the change.
     region.fence("nvtree.split.link.fence");
 }
 
-/// A leaf may begin at `low` to the right of another only inside the range of that: keys in a damaged
-/// leaf may be anywhere.
+/// Verifies that a new leaf begins inside the range of the leaf to its left. Keys in a damaged leaf may lie anywhere.
 pub(crate) fn check_between(leaf: &Leaf<'_>, range: Range<'_>, low: &[u8]) -> Result<(), Error> {
     if range.low.is(low) || !range.covers(low) {
         return damaged(leaf.offset(), "keys inside the leaf's range");
@@ -251,7 +250,7 @@ pub(crate) fn check_between(leaf: &Leaf<'_>, range: Range<'_>, low: &[u8]) -> Re
     Ok(())
 }
 
-/// What of a history belongs to keys from `low` on, and what does not.
+/// The entries of a history whose keys lie from `low` on, and the others.
 fn divide(leaf: &Leaf<'_>, old: &[Old], low: &[u8]) -> Result<(Vec<Old>, Vec<Old>), Error> {
     let (mut moved, mut stays) = (Vec::new(), Vec::new());
     for old in old {
@@ -260,8 +259,7 @@ fn divide(leaf: &Leaf<'_>, old: &[Old], low: &[u8]) -> Result<(Vec<Old>, Vec<Old
     Ok((moved, stays))
 }
 
-/// How long the low key and the prefix of a new leaf are: both are of the first key that is, or comes,
-/// there.
+/// The lengths of the low key and the prefix of a new leaf. Both are prefixes of the first key that is, or will be, in it.
 pub(crate) struct Bounds {
     pub(crate) low_len: usize,
     pub(crate) prefix_len: u16,
@@ -279,12 +277,12 @@ impl Bounds {
         Bounds { low_len, prefix_len }.within(right)
     }
 
-    /// With a longer prefix, which all keys have by now.
+    /// The same with a longer prefix, which all present keys have.
     pub(crate) fn with_prefix(self, prefix_len: u16, right: &[u8]) -> Bounds {
         Bounds { prefix_len: self.prefix_len.max(prefix_len), ..self }.within(right)
     }
 
-    /// The prefix is one of the low key, which is one of the first key.
+    /// Limits the lengths: the prefix is a prefix of the low key, and that is a prefix of the first key.
     fn within(self, right: &[u8]) -> Bounds {
         let prefix_len = usize::from(self.prefix_len).min(right.len());
         let low_len = self.low_len.max(prefix_len).min(right.len());
@@ -292,7 +290,7 @@ impl Bounds {
     }
 }
 
-/// As `bounds`, with the prefix that the keys have in common if that saves records.
+/// The bounds with a longer prefix, the one that the keys have in common, if that saves records.
 fn shorten(
     bounds: Bounds,
     leaf: &Leaf<'_>,
@@ -306,7 +304,7 @@ fn shorten(
         element.shape.key_len().is_none_or(|len| skipped + len > room)
     };
     Ok(match moved.last() {
-        // Of the keys that will come it is not known how much of the last eight bytes they share.
+        // It is not known how much of the last eight bytes the keys that will come share.
         None if right.len() > room => {
             let spared = (right.len() - 8).min(common(left.into(), right).into());
             bounds.with_prefix(spared as u16, right)

@@ -1,8 +1,8 @@
 //! The fast split: a put takes the last slot of a leaf in which every other slot has the newest
 //! element of a key, and all keys have the leaf's prefix. Then the words give the order, a key in
-//! the middle is found without sorting, and what is put comes to be with the split: under its fences.
+//! the middle is found without sorting, and the new element is written with the split, under its fences.
 //!
-//! Of keys that are longer than a word the words give the order too, except among keys with the same word; these stay
+//! The words of keys that are longer than a word give the order too, except among keys with the same word. These stay
 //! together, on the right. Their records are read only where the prefix becomes longer, for the words behind it.
 
 use crate::error::damaged;
@@ -29,22 +29,22 @@ pub(crate) fn is_last(spot: &Spot<'_, '_>, slot: usize) -> bool {
     spot.prints.live(lines).0 | 1 << slot == all_slots(lines)
 }
 
-/// Where a leaf is cut.
+/// The cut by which a leaf is split.
 struct Cut<'f> {
     moved: Slots,
-    /// Of what moves, the slots of elements that have records.
+    /// The slots of moved elements that have records.
     owners: Slots,
-    /// Of the new leaf.
+    /// The low key of the new leaf.
     low: Vec<u8>,
     high: Option<KeyBytes<'f>>,
     prefix_len: u16,
-    /// Of the leaf that is cut, from then on.
+    /// The traits of the leaf that is cut, after the split.
     traits: Traits,
 }
 
-/// Performs a put that takes a leaf's last slot, and splits the leaf, if that is simple; false: nothing
-/// has changed. The caller holds the lock and has reserved. Durable when it returns; on an error
-/// nothing has changed.
+/// Performs a put that takes a leaf's last slot, and splits the leaf, if this fast path can. Returns false if it cannot:
+/// nothing has changed then. The caller holds the lock and has reserved. Durable when it returns; on an error nothing has
+/// changed.
 pub(crate) fn put_and_split(
     leaves: &Leaves,
     change: &Replacement<'_, '_, '_>,
@@ -57,7 +57,7 @@ pub(crate) fn put_and_split(
     let (number, at) = place_of(change.slot);
     let line = leaf.line(number)?;
     let replaced = replaced(change)?;
-    // Without room for a leaf the put is as any other.
+    // If there is no space for a leaf, the put is performed as any other.
     let Ok(object) = space_for_leaf(&leaves.forest) else { return Ok(false) };
     let cut = match cut(change, leaves.is_scattered()) {
         Ok(Some(cut)) => cut,
@@ -103,7 +103,7 @@ pub(crate) fn put_and_split(
     Ok(true)
 }
 
-/// Where a leaf is cut whose last slot a put will take.
+/// The cut of a leaf whose last slot a put will take.
 #[inline]
 fn cut<'f>(change: &Replacement<'_, 'f, '_>, is_scattered: bool) -> Result<Option<Cut<'f>>, Error> {
     let (spot, leaf) = (change.spot, &change.spot.leaf);
@@ -153,7 +153,7 @@ fn cut<'f>(change: &Replacement<'_, 'f, '_>, is_scattered: bool) -> Result<Optio
     cut_at(change, &keys, (right, first_word, low_len), below)
 }
 
-/// The cut before a key that has that word, so many bytes of which tell it from those below.
+/// The cut before a key that has that word. So many bytes of it distinguish it from the keys below.
 #[inline]
 fn cut_at<'f>(
     change: &Replacement<'_, 'f, '_>,
@@ -165,7 +165,8 @@ fn cut_at<'f>(
     let range = leaf.range()?;
     let mut bounds = Bounds::of(range, &right, low_len);
     if usize::from(bounds.prefix_len) > low_len && keys.equal(word).count() > 1 {
-        // Another key with the same word may come before this one, and shares no more of it with those behind.
+        // Another key with the same word may come before this one, and may have no more than the word in common with the
+        // keys behind it.
         bounds = Bounds::of(range, &right[..low_len], low_len);
     }
     if bounds.prefix_len < spot.traits.prefix_len {
@@ -180,8 +181,8 @@ fn cut_at<'f>(
     Ok(Some(Cut { moved, owners, low: right, high: range.high, prefix_len, traits }))
 }
 
-/// Where the last leaf is cut if what is put comes behind all that there is, as the general split does it: it moves alone.
-/// Of the keys that will come it is not known how much they share, so that the prefix spares all but eight bytes.
+/// The cut of the last leaf where the new key comes behind all present keys: it alone moves, as in the general split.
+/// It is not known how much the keys that will come share, so the prefix leaves at least eight bytes of the key.
 #[cold]
 fn cut_behind<'f>(change: &Replacement<'_, 'f, '_>, keys: &Keys) -> Result<Option<Cut<'f>>, Error> {
     let (spot, leaf, element) = (change.spot, &change.spot.leaf, &change.element);
@@ -201,7 +202,7 @@ fn cut_behind<'f>(change: &Replacement<'_, 'f, '_>, keys: &Keys) -> Result<Optio
     Ok(Some(Cut { moved, owners, low: right, high: range.high, prefix_len, traits }))
 }
 
-/// How many bytes the keys with that word have in common with those that have the next lower one.
+/// How many bytes the keys with that word have in common with the keys that have the next lower word.
 #[inline]
 fn alike(spot: &Spot<'_, '_>, keys: &Keys, word: u64) -> usize {
     let in_words = (word ^ keys.before(word)).leading_zeros() as usize / 8;
@@ -217,7 +218,7 @@ fn may_lose_record(forest: &Forest, element: &Element) -> Result<bool, Error> {
     }
 }
 
-/// Fills a builder, under a prefix that does not become shorter; the meta bits of what is put.
+/// Fills a builder, under a prefix that does not become shorter. Returns the meta bits of the new element.
 #[inline]
 fn fill(
     change: &Replacement<'_, '_, '_>,
@@ -237,7 +238,7 @@ fn fill(
         (from[count], prints[count]) = (slot as u8, before.as_flattened()[slot]);
         count += 1;
     }
-    // What is put comes last.
+    // The new element comes last.
     let own = (moved != others).then_some(count);
     if let Some(own) = own {
         prints[own] = print(spot.hash);
@@ -259,7 +260,7 @@ fn fill(
     Ok(meta)
 }
 
-/// The element of a leaf with the first prefix under the second, which is no shorter.
+/// An element of a leaf, as it stands under a prefix that is no shorter than the leaf's.
 #[inline]
 fn shortened(
     forest: &Forest,

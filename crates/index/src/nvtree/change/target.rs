@@ -10,12 +10,12 @@ use crate::nvtree::leaf::{FREE, STALE, Slots, TOMB, line, place_of, read, read_o
 use crate::nvtree::leaves::{Asked, AskedOf, Found, Leaves, Spot};
 use crate::{Error, Retained, Writer};
 
-/// A value of so many bytes takes a slot in which nothing is that is needed before a free one: what is there gives its
-/// space back.
+/// A value of so many bytes takes the slot of an element that nothing needs before it takes a free slot, so that the
+/// element's space is given back.
 pub(super) const LARGE: usize = BLOCK_MIN as usize;
 
-/// A leaf keeps no more than one value of so many bytes that nothing needs: it is worth it to compare keys, and to clean
-/// the leaf.
+/// A leaf keeps at most one value of so many bytes that nothing needs. To find that out is worth comparing keys and
+/// cleaning the leaf.
 pub(super) const VERY_LARGE: usize = 16 << 10;
 
 #[cfg(test)]
@@ -31,9 +31,9 @@ pub(super) struct Target {
     pub(super) asked: Asked,
 }
 
-/// The slot that a change of the key takes: that of the change before if it has the same stamp,
-/// else one that is free, or in which something is that nothing needs: that first, if the value that comes or goes is
-/// large, of `len` bytes. `None`: there is none.
+/// The slot that a change of the key takes: the slot of the change before if that has the same stamp, else a slot that is
+/// free or whose element nothing needs. If the value that comes or goes is large (`len` bytes), a slot of the second kind
+/// is preferred. `None`: there is no such slot.
 #[inline]
 pub(super) fn target(
     leaves: &Leaves,
@@ -58,7 +58,7 @@ pub(super) fn target(
     Ok(slot.map(|slot| Target { slot, asked }))
 }
 
-/// As `target`, of a change that has no slot of its own stamp.
+/// As `target`, for a change whose own stamp has no slot yet.
 fn slot_for(
     spot: &Spot<'_, '_>,
     len: usize,
@@ -82,7 +82,7 @@ fn slot_for(
         }
     }
     if needs_no_past {
-        // What is in a slot keeps its space until the slot is used again.
+        // An element keeps its space until its slot is used again.
         let usable = if len >= LARGE && stale.0 != 0 { stale.0 } else { free.0 | stale.0 };
         return Ok(fast::slot_for(Slots(usable), spot.hash, lines));
     }
@@ -105,8 +105,8 @@ fn slot_for(
     Ok(None)
 }
 
-/// Asks for an ended element that began after all pins, in a leaf whose newest element is not above the window, which
-/// takes no comparison of keys.
+/// Looks for an ended element that began after all pins, in a leaf whose newest element is not above the begin of the
+/// window. That takes no comparison of keys.
 fn ask_of_pins(
     spot: &Spot<'_, '_>,
     stale: Slots,
@@ -118,7 +118,7 @@ fn ask_of_pins(
         let (_, meta) = spot.leaf.element(slot)?;
         let start = meta.stamp(bases).version();
         if !meta.is_removed() && retained.needs_none_since(start, newest) {
-            // One will do: most groups change a leaf once.
+            // One is enough: most groups change a leaf once.
             asked.unneeded |= 1 << slot;
             break;
         }
@@ -126,7 +126,7 @@ fn ask_of_pins(
     Ok(())
 }
 
-/// Of slots whose elements were ended, those with a very large value that nothing needs.
+/// Those of some ended elements' slots that have a very large value and that nothing needs.
 #[cold]
 fn very_large(
     spot: &Spot<'_, '_>,
@@ -165,7 +165,7 @@ fn own_slot(
     Ok(None)
 }
 
-/// Whether a version that can be read needs what is in a slot: it is looked for if that was not asked before.
+/// Whether a version that can be read needs the element in a slot. Looks for the answer if it was not asked before.
 fn ask(
     spot: &Spot<'_, '_>,
     slot: usize,
@@ -184,13 +184,14 @@ fn ask(
     Ok(asked.needed & bit != 0)
 }
 
-/// Whether a version that can be read needs what is in a slot, whose end is that of the next
-/// newer element of its key.
+/// Whether a version that can be read needs the element in a slot. It ends where the next newer element of its key
+/// begins.
 fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bool, Error> {
     let leaf = &spot.leaf;
     let (bases, (element, meta)) = (leaf.bases()?, leaf.element(slot)?);
     let start = meta.stamp(bases).version();
-    // Of a removal that was ended only a cleaning knows what it removes. And what begins in the window ends in it.
+    // Only a cleaning knows what a removal that was ended removes. And an element that begins in the window also ends in
+    // it.
     if meta.is_removed() || start > retained.window() {
         return Ok(true);
     }
@@ -198,7 +199,7 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
     for other in spot.prints.used(leaf.lines()) {
         let (number, at) = place_of(other);
         let Some(line) = lines.get(number) else { continue };
-        // Mostly it is another key's, which its word says.
+        // Most elements are of another key, as their words show.
         let Some(newer) = read_of(line, at, element.key, element.shape) else { continue };
         let version = read(line, at).1.stamp(bases).version();
         if version > start && version < end && compare(leaf, &element, &newer)?.is_eq() {
@@ -208,13 +209,13 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
     Ok(retained.needs(start, end))
 }
 
-/// Whether another look finds the same.
+/// Whether the answers are those that another look gives.
 #[cfg(test)]
 fn is_so(spot: &Spot<'_, '_>, retained: &Retained, asked: Asked) -> Result<bool, Error> {
     let stale = spot.prints.matching(STALE, spot.leaf.lines()).0;
     let mut same = true;
     for slot in Slots(stale & (asked.needed | asked.unneeded)) {
-        // Removals are given up only where nothing needs any of the past.
+        // Removals are given up only in a leaf where nothing needs any of the past.
         let is_removed = spot.leaf.element(slot)?.1.is_removed();
         let needed = asked.needed >> slot & 1 == 1;
         same &= is_removed || is_needed(spot, slot, retained)? == needed;

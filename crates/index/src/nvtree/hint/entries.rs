@@ -6,11 +6,11 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::nvtree::format::{HintEntry, HintPage};
 use crate::nvtree::inner::LeafId;
 
-/// Leaves, and their low keys one behind another.
+/// Some leaves with their low keys.
 #[derive(Default)]
 pub(crate) struct Entries {
     bytes: Vec<u8>,
-    /// Leaf, and where its low key ends.
+    /// Each leaf, and where its low key ends.
     leaves: Vec<(LeafId, usize)>,
 }
 
@@ -28,7 +28,7 @@ impl Entries {
         self.leaves.iter().enumerate().map(|(at, &(leaf, _))| (leaf, self.low(at)))
     }
 
-    /// How many have a low key for which `is_passed` holds; the first ones.
+    /// How many of the first leaves have a low key for which `is_passed` holds.
     pub(crate) fn count_passed(&self, is_passed: impl Fn(&[u8]) -> bool) -> usize {
         let (mut from, mut to) = (0, self.len());
         while from < to {
@@ -40,8 +40,8 @@ impl Entries {
     }
 }
 
-/// Reads entries from the front of `bytes`, behind each of which something may follow that `rest` takes;
-/// `None` if they are none, or not in order.
+/// Reads entries from the front of `bytes`. Behind each, `rest` takes what may follow. `None`: the bytes are no
+/// entries, or not in order.
 pub(crate) fn read(
     mut bytes: &[u8],
     mut rest: impl FnMut(&[u8]) -> Option<&[u8]>,
@@ -65,7 +65,7 @@ pub(crate) fn read(
     (entries.len() > 0).then_some(entries)
 }
 
-/// Entries being written.
+/// Entries that are being written.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) bytes: Vec<u8>,
@@ -87,12 +87,12 @@ impl Page {
         low.clone_into(&mut self.low);
     }
 
-    /// Where the leaves are that begin with the last one pushed.
+    /// Adds the place of the page that begins with the last leaf pushed.
     pub(crate) fn push_page(&mut self, page: HintPage) {
         self.bytes.extend_from_slice(page.as_bytes());
     }
 
-    /// Begins anew.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.low.clear();

@@ -10,11 +10,11 @@ pub(crate) struct Keys {
     /// Their words, by slot.
     pub(crate) words: [u64; RANKED],
     slots: usize,
-    /// Those whose word and its length are not the whole key.
+    /// Slots of keys whose word and length are not the whole key.
     pub(crate) complex: Slots,
-    /// Those that lack the leaf's prefix.
+    /// Slots of keys that lack the leaf's prefix.
     pub(crate) odd: Slots,
-    /// Those whose elements have records.
+    /// Slots of elements that have records.
     pub(crate) owners: Slots,
 }
 
@@ -29,7 +29,7 @@ impl Keys {
         for (number, (line, words)) in lines.iter().zip(words).enumerate() {
             let own = Shapes::of(line.meta_and_shapes.load());
             if own != shapes {
-                // In most leaves all lines are alike.
+                // In most leaves the shapes of all lines are the same.
                 (shapes, complex) = (own, own.complex_keys());
                 (odd, owners) = (own.odd_keys(), own.long_values());
             }
@@ -48,7 +48,7 @@ impl Keys {
         Slots(words.fold(0, |slots, &word| slots << 1 | u64::from(word < pivot)))
     }
 
-    /// The slots of keys with that word.
+    /// The slots of keys with the same word.
     #[inline]
     pub(crate) fn equal(&self, wanted: u64) -> Slots {
         let words = self.words[..self.slots].iter().rev();
@@ -59,7 +59,7 @@ impl Keys {
     #[inline]
     pub(crate) fn before(&self, pivot: u64) -> u64 {
         let words = self.words[..self.slots].iter();
-        // Without branches: nothing can predict what is lower.
+        // There are no branches: nothing can predict which word is lower.
         words.fold(0, |last, &word| last.max(word & u64::from(word < pivot).wrapping_neg()))
     }
 
@@ -71,8 +71,8 @@ impl Keys {
         slots[words.iter().position(|&word| word == median).unwrap_or(0)]
     }
 
-    /// A key near the middle, and the slots of those below it (Hoare's FIND, CACM 4, 1961, with a median
-    /// of three); `None`: there is none whose word is not that of others there.
+    /// A key near the middle, and the slots of keys below it (Hoare's FIND, CACM 4, 1961, with a median
+    /// of three). `None`: the keys near the middle have the same word.
     #[inline]
     pub(crate) fn middle(&self) -> Option<(usize, Slots)> {
         let (half, slack) = (self.slots / 2, self.slots / 16);
@@ -91,8 +91,8 @@ impl Keys {
         None
     }
 
-    /// A number with few bits that a quarter of the words are below, and a quarter are not, and the slots of those below it;
-    /// `None`: there is none.
+    /// A number with few bits such that at least a quarter of the words are below it and at least a quarter are not, and the
+    /// slots of the words below it. `None`: there is none.
     pub(crate) fn round_middle(&self) -> Option<(u64, Slots)> {
         let words = &self.words[..self.slots];
         let (mut low, mut high) = (*words.iter().min()?, *words.iter().max()?);
@@ -111,8 +111,8 @@ impl Keys {
         None
     }
 
-    /// Those of some slots in order, if words give it; `None`: they do not. Longer keys are in the order of their words too,
-    /// where no two words are the same.
+    /// Some slots in the order of their keys, if the words give it. `None`: they do not. The words of longer keys give their
+    /// order too, where no two words are the same.
     #[inline]
     pub(crate) fn order(&self, slots: Slots) -> Option<Order> {
         if self.odd.0 & slots.0 != 0 {

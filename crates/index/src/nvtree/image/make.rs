@@ -6,10 +6,10 @@ use crate::nvtree::image::{LeafImage, Seen};
 use crate::nvtree::leaf::{FREE, Guard, Leaf, Prints, STALE, TOMB, hash, print};
 use crate::{DeadIntervals, Error};
 
-/// Later than any version: the fingerprints do not show all that there is.
+/// In the place of the newest version of a leaf, above every version: the fingerprints do not show all keys.
 pub(crate) const ORPHANED: u64 = u64::MAX;
 
-/// Makes the side-car of a leaf in this dead epoch, if it is not made.
+/// Makes the side-car of a leaf in this dead epoch, unless it is already made.
 pub(crate) fn make(leaf: &Leaf<'_>) -> Result<(), Error> {
     let guard = leaf.side.lock();
     make_locked(leaf, &guard)
@@ -27,7 +27,7 @@ pub(crate) fn make_locked(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<(), Erro
     })
 }
 
-/// As [`make_simple`], of any leaf.
+/// As [`make_simple`], for any leaf.
 pub(crate) fn make_general(
     leaf: &Leaf<'_>,
     guard: &Guard<'_>,
@@ -41,7 +41,7 @@ pub(crate) fn make_general(
         }
     }
     let of_old = contents.old.iter().map(|old| old.stamp.version());
-    // After a rollback the history can have what is newer than all that is here.
+    // After a rollback the history can have elements that are newer than all in the leaf.
     let versions = contents.seen.iter().map(|seen| seen.stamp.version()).chain(of_old);
     let mut newest = versions.max().unwrap_or(0);
     if !contents.orphans(leaf)?.is_empty() {

@@ -21,7 +21,7 @@ pub(crate) fn order_of(leaf: &Leaf<'_>, guard: &Guard<'_>) -> Result<Order, Erro
     Ok(Order::of(live.seen.iter().map(|seen| seen.slot)))
 }
 
-/// The shape of the elements in these slots; `None`: they have several.
+/// The common shape of the elements in these slots. `None`: they have several shapes.
 fn shape_of_all(mut slots: Slots, lines: &[Line]) -> Option<Shape> {
     let shape_of = |slot| {
         let (number, at) = place_of(slot);

@@ -4,17 +4,17 @@ use crate::Error;
 use crate::nvtree::format::SLOTS_MAX;
 use crate::nvtree::leaf::{Leaf, place_of, read};
 
-/// A key and its slot in one number, by which keys are in order: word, length, slot.
+/// A key and its slot in one number (word, length, slot), so that the numbers are in the order of the keys.
 type Ranked = u128;
 
-/// The slots of a leaf that live, each with its key as a number; `None`: not all are that simple.
+/// The slots of a leaf's live elements, each with its key as a number. `None`: some keys do not fit into a number.
 pub(crate) struct Ranks {
     all: [Ranked; SLOTS_MAX],
     len: usize,
 }
 
 impl Ranks {
-    /// Of these slots.
+    /// The ranks of these slots.
     #[inline]
     pub(crate) fn of(
         leaf: &Leaf<'_>,

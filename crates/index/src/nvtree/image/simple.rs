@@ -1,6 +1,6 @@
-//! The simple leaf: no history, and all keys stand in their words, behind the leaf's prefix. Most leaves
-//! are so. What `image.rs` finds out of any leaf by lists of elements is found out here by one sort
-//! of numbers: the thread that first comes to a leaf does little else.
+//! The simple leaf: it has no history, and all its keys stand in their words, behind the leaf's prefix. Most leaves
+//! are simple. `image.rs` reads any leaf into lists of elements; for a simple leaf one sort of numbers gives the same
+//! result, and the thread that first comes to a leaf has little else to do.
 
 use super::ranks::{Ranks, slot_of};
 use crate::nvtree::format::SLOTS_MAX;
@@ -8,10 +8,11 @@ use crate::nvtree::image::summary::set;
 use crate::nvtree::leaf::{Guard, Leaf, Prints, STALE, Slots, TOMB, hash, print, read_slot};
 use crate::{DeadIntervals, Error};
 
-/// Where the keys of a leaf end: a word, and the bytes of the key that has it as its head.
+/// The upper end of a leaf's keys: the head of the end key, and how many bytes of that key follow the prefix.
 type End = Option<(u64, usize)>;
 
-/// Makes the side-car of a simple leaf in this dead epoch; false: it is none. The caller holds the lock.
+/// Makes the side-car of a simple leaf in this dead epoch. Returns false if the leaf is not simple. The caller holds the
+/// lock.
 pub(crate) fn make_simple(
     leaf: &Leaf<'_>,
     guard: &Guard<'_>,
@@ -62,7 +63,7 @@ pub(crate) fn make_simple(
     Ok(true)
 }
 
-/// Where the keys of a leaf end, as far as they have its prefix; `None`: that is not simple.
+/// The upper end of the leaf's keys that have its prefix. `None`: the leaf is damaged, and so not simple.
 fn end_of(leaf: &Leaf<'_>) -> Result<Option<End>, Error> {
     let Some(high) = leaf.high()? else { return Ok(Some(None)) };
     let prefix = leaf.prefix()?;
@@ -70,6 +71,6 @@ fn end_of(leaf: &Leaf<'_>) -> Result<Option<End>, Error> {
         let prefix_len = usize::from(leaf.prefix_len()?);
         return Ok(Some(Some((high.head(prefix_len), high.len() - prefix_len))));
     }
-    // Above all that have the prefix; below them it would be no leaf's.
+    // An end without the prefix lies above all keys with it; the end of a sound leaf is not below them.
     Ok((high > prefix).then_some(None))
 }

@@ -1,15 +1,15 @@
-//! What a leaf is like, as its side-car has it.
+//! The traits of a leaf, as its side-car has them.
 
 use crate::Error;
 use crate::nvtree::format::Line;
 use crate::nvtree::leaf::{Guard, Leaf, Prints, Range, Traits, read_slot};
 
-/// Gives the side-car what the header says, and these fingerprints.
+/// Stores into the side-car the traits that the header gives, and these fingerprints.
 pub(crate) fn set(leaf: &Leaf<'_>, guard: &Guard<'_>, prints: &Prints) -> Result<(), Error> {
     set_within(leaf, guard, prints, leaf.range()?)
 }
 
-/// As [`set`], of a leaf whose range is known.
+/// As [`set`], for a leaf whose range is known.
 pub(crate) fn set_within(
     leaf: &Leaf<'_>,
     guard: &Guard<'_>,
@@ -28,7 +28,7 @@ pub(crate) fn set_within(
     Ok(())
 }
 
-/// Whether the element in a slot says that its key was removed, and has the record of what was there.
+/// Whether the element in a slot is a removal and shares the record of what it removed.
 fn is_removal_with_record(lines: &[Line], slot: usize) -> bool {
     let (element, meta) = read_slot(lines, slot);
     meta.is_removed() && element.record().is_some()

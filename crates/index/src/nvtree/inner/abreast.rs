@@ -1,5 +1,4 @@
-//! Several searches side by side, one level at a time, so that what each would wait for in memory comes
-//! for all of them at once.
+//! Several searches side by side, one level at a time, so that memory is waited for once for all of them.
 
 use super::arena::NodeId;
 use super::low::{LeafId, Lows};
@@ -12,12 +11,12 @@ use crate::simd::{Count, OneByOne};
 /// Searches that are walked side by side. Processors wait for about so many lines at once.
 const ABREAST: usize = 16;
 
-/// How far one of them is.
+/// How far one of the searches is.
 #[derive(Clone, Copy)]
 enum Way<'t> {
     In(Descent<'t>),
     Leaf(LeafId, Token<'t>),
-    /// The tree changed underneath: this one is walked alone, from the root.
+    /// The tree has changed meanwhile: this search is done alone, from the root.
     Lost,
 }
 
@@ -75,8 +74,8 @@ fn descend_abreast<'t>(
             *way = nodes.descend(node, state, child).map_or(Way::Lost, Way::In);
         }
     }
-    // What is so many levels below the root has leaves: the thread that goes down has found the root unchanged
-    // since its level was read.
+    // The nodes so many levels below the root have leaves as their children: the root was found unchanged since its level
+    // was read.
     for (at, key) in keys.iter().enumerate() {
         let Way::In(Descent { node, state }) = ways[at] else { continue };
         let leaf = child(nodes, Descent { node, state }, (key, heads[at]), lows, count)?;
@@ -88,7 +87,7 @@ fn descend_abreast<'t>(
     Ok(ways)
 }
 
-/// The child where the key is, whose first eight bytes are `front`; `None`: the node has changed.
+/// The child that covers the key, whose first eight bytes are `front`. `None`: the node has changed.
 #[inline(always)]
 fn child(
     nodes: &Nodes,

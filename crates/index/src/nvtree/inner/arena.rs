@@ -1,5 +1,5 @@
-//! The memory of inner nodes, which never move, so that a reader needs no lock to come to one: of all
-//! trees of a forest, because each would reserve as much.
+//! The memory of inner nodes. They never move, so that a reader needs no lock to come to one. All trees of a forest
+//! share it, because each tree would have to reserve as much.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,13 +11,12 @@ use crate::Error;
 /// The place of a node.
 pub(super) type NodeId = u32;
 
-/// Of so many leaves that a pool has room for, the least that a node is expected to know: those that know
-/// fewer are paid for by those that know more.
+/// There is one node for so many leaves that a pool has room for. Nodes with more leaves make up for those with fewer.
 const LEAVES_PER_NODE: usize = 8;
-/// Nodes that there is room for in the smallest pool.
+/// Nodes for which there is room in the smallest pool.
 const NODES_MIN: usize = 4096;
 
-/// All nodes that ever were.
+/// All nodes that were ever used, and room for more.
 pub(crate) struct Arena {
     nodes: Table<Node>,
     len: usize,
@@ -28,12 +27,12 @@ pub(crate) struct Arena {
 struct Space {
     /// Nodes from here on were never used.
     frontier: usize,
-    /// Of trees that are gone.
+    /// Nodes of trees that were dropped.
     free: Vec<NodeId>,
 }
 
 impl Arena {
-    /// For the nodes above so many leaves, of which `old` may be there already.
+    /// An arena for the nodes above so many leaves, of which `old` may exist already.
     ///
     /// # Errors
     /// [`Error::Pool`]: the system has no such address space.
@@ -49,22 +48,22 @@ impl Arena {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All nodes by their ids, those that nothing uses included.
+    /// All nodes by their ids, including those that no tree uses.
     #[inline]
     pub(super) fn nodes(&self) -> &[Node] {
         self.nodes.as_slice()
     }
 
-    /// The node of that id; `None` if there can be none.
+    /// The node of that id. `None`: no node can have it.
     #[inline]
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id as usize)
     }
 
-    /// A node that nothing uses.
+    /// Takes a node that no tree uses.
     ///
     /// # Errors
-    /// [`Error::Pool`]: there are as many as there is room for.
+    /// [`Error::Pool`]: there is no room for more nodes.
     pub(super) fn take(&self) -> Result<NodeId, Error> {
         let mut space = self.space();
         if let Some(id) = space.free.pop() {
@@ -85,12 +84,12 @@ impl Arena {
         self.nodes.is_short()
     }
 
-    /// Makes memory ready for them.
+    /// Prefaults memory for them.
     pub(crate) fn prefault(&self) {
         self.nodes.prefault(Node::touch);
     }
 
-    /// Nothing uses these any more.
+    /// Takes back nodes that no tree uses any more.
     pub(super) fn give(&self, ids: impl IntoIterator<Item = NodeId>) {
         self.space().free.extend(ids);
     }

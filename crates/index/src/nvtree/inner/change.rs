@@ -1,4 +1,4 @@
-//! Changes of inner nodes: made beside the tree, and all of them let in at once.
+//! Changes of inner nodes: the nodes are computed beside the tree, and then readers see all of them at once.
 
 use std::sync::atomic::Ordering;
 
@@ -14,11 +14,11 @@ use crate::head::head;
 use crate::key::KeyBytes;
 use crate::simd::{Count, OneByOne};
 
-/// What belongs to the thread that may change the tree.
+/// State that only the thread that may change the tree uses.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Changer {
-    /// Nodes that were unlinked.
+    /// Nodes that were unlinked and can be used again.
     pub(super) free: Vec<NodeId>,
     pub(super) leaves: usize,
     pub(super) nodes: usize,
@@ -29,20 +29,20 @@ pub(super) struct Changer {
 struct Change {
     contents: Vec<(NodeId, Content)>,
     root: Option<NodeId>,
-    /// Nodes among `contents` that were taken for it.
+    /// Nodes among `contents` that were taken for the change.
     taken: Vec<NodeId>,
-    /// Nodes that it unlinks.
+    /// Nodes that the change unlinks.
     freed: Vec<NodeId>,
     filling: Filling,
 }
 
-/// Where leaves come, one after another: where a full node is split depends on it.
+/// In which order leaves are inserted. The place at which a full node is split depends on it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Filling {
-    /// Anywhere: its halves have the same room.
+    /// In any order: a full node is split in the middle.
     #[default]
     Anywhere,
-    /// Each behind the one before: the left part stays full.
+    /// Each behind the one before: the left part of a split stays full.
     InOrder,
 }
 
@@ -50,7 +50,7 @@ enum Filling {
 type Path = Vec<(NodeId, usize)>;
 
 impl Changer {
-    /// Lets the nodes know of a leaf that was split off.
+    /// Inserts a leaf that was split off.
     pub(super) fn insert(
         &mut self,
         nodes: &Nodes,
@@ -60,7 +60,7 @@ impl Changer {
         self.add(nodes, leaf, Filling::Anywhere, lows)
     }
 
-    /// As `insert`, of a leaf that has been there, published in the order of low keys.
+    /// As `insert`, for leaves that were there before and are published in the order of their low keys.
     pub(super) fn learn(
         &mut self,
         nodes: &Nodes,
@@ -87,14 +87,14 @@ impl Changer {
         }
         let mut change = Change { filling, ..Change::default() };
         let planned = self.plan_insert(nodes, &mut change, low, leaf, lows);
-        // No node: it is known.
+        // The change has no node if the leaf was known already.
         let leaves = usize::from(!change.contents.is_empty());
         self.finish(nodes, change, planned)?;
         self.leaves += leaves;
         Ok(())
     }
 
-    /// Lets the nodes forget a leaf that was merged.
+    /// Removes a leaf that was merged.
     pub(super) fn remove(
         &mut self,
         nodes: &Nodes,
@@ -117,7 +117,7 @@ impl Changer {
         lows: &impl Lows,
     ) -> Result<(), Error> {
         let path = path(nodes, low, lows)?;
-        // What goes into the next node up: a child, and the leaf with its separator.
+        // What the next node up gets: a child, and the leaf that has its separator.
         let (mut child, mut leaf, mut low) = (leaf, leaf, KeyBytes::from(low));
         for &(id, place) in path.iter().rev() {
             let mut content = content(nodes, id, lows)?;
@@ -133,7 +133,7 @@ impl Changer {
                 change.contents.push((id, content));
                 return Ok(());
             }
-            // A writer that inserts in order leaves full nodes behind.
+            // Where leaves are inserted in order, full nodes are left behind.
             let middle = match change.filling {
                 _ if place + 1 == WIDTH => WIDTH,
                 Filling::Anywhere => WIDTH / 2,
@@ -151,7 +151,7 @@ impl Changer {
         self.plan_root(nodes, change, (child, leaf, low))
     }
 
-    /// A root above what was the root and its right half.
+    /// Plans a root above the old root and its right half.
     fn plan_root(
         &mut self,
         nodes: &Nodes,
@@ -170,7 +170,7 @@ impl Changer {
         Ok(())
     }
 
-    /// Lets readers see the change, or gives back what was taken for it.
+    /// Lets readers see the change, or gives back the nodes that were taken for it.
     fn finish(
         &mut self,
         nodes: &Nodes,
@@ -205,7 +205,7 @@ impl Changer {
     }
 }
 
-/// Adds a leaf if the node that it belongs to has room and heads say where. For writers.
+/// Adds a leaf, if its node has room and heads decide on the place. For writers.
 fn add_in_place(nodes: &Nodes, low: &[u8], leaf: LeafId, count: impl Count) -> Option<()> {
     let front = head(low, 0);
     let mut id = nodes.root.load(Ordering::Relaxed);
@@ -232,8 +232,7 @@ fn plan_remove(
     if path.iter().all(|&(_, place)| place == 0) {
         return damaged(u64::from(leaf), "a leaf behind the first");
     }
-    // What is to be done in the next node up with the child that is on the path: it goes, or
-    // has another separator.
+    // What the next node up does with the child on the path: it removes the child, or gives it another separator.
     let mut separator = None;
     for &(id, place) in path.iter().rev() {
         let mut content = content(nodes, id, lows)?;
@@ -263,7 +262,7 @@ fn plan_remove(
     Ok(())
 }
 
-/// A root that is left with one child is not needed.
+/// Plans to replace a root that has one child by that child.
 fn plan_lower_root(nodes: &Nodes, change: &mut Change) {
     let Some((id, content)) = change.contents.last_mut() else { return };
     if *id == nodes.root.load(Ordering::Relaxed)
@@ -276,7 +275,7 @@ fn plan_lower_root(nodes: &Nodes, change: &mut Change) {
     }
 }
 
-/// The way to the leaf that covers `key`, from the root. For writers: nothing changes meanwhile.
+/// The path from the root to the leaf that covers `key`. For writers: nothing changes meanwhile.
 fn path(nodes: &Nodes, key: &[u8], lows: &impl Lows) -> Result<Path, Error> {
     let mut path = Path::new();
     let mut id = nodes.root.load(Ordering::Relaxed);

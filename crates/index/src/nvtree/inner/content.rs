@@ -1,4 +1,4 @@
-//! What is in an inner node, as a value: made beside the tree, then copied into a node.
+//! The content of an inner node, as a value. It is made beside the tree, then copied into a node.
 
 use super::low::{LeafId, Lows};
 use crate::Error;
@@ -17,35 +17,35 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Stands behind the last one: above every key that is not as high as can be.
+    /// The entry behind the last one. Its head is not below that of any key.
     pub(super) const NONE: Entry = Entry { head: u64::MAX, child: 0, low: 0 };
 }
 
-/// What is in a node.
+/// The content of a node.
 #[derive(Debug)]
 pub(super) struct Content {
     /// 0 if the children are leaves.
     pub(super) level: u8,
-    /// What all separators but the first begin with.
+    /// The prefix with which all separators but the first begin.
     pub(super) prefix: Vec<u8>,
     pub(super) entries: Vec<Entry>,
 }
 
 impl Content {
-    /// A node with one child.
+    /// The content of a node with one child.
     pub(super) fn new(level: u8, child: u32, low: LeafId) -> Content {
         Content { level, prefix: Vec::new(), entries: vec![Entry { head: 0, child, low }] }
     }
 
-    /// A child at `place`, which is not the first, whose separator is `key`, the low key of `low`.
+    /// Inserts a child at `place`, which is not the first. Its separator is `key`, the low key of `low`.
     pub(super) fn insert(&mut self, place: usize, child: u32, low: LeafId, key: KeyBytes<'_>) {
-        // A lone first separator has no part in the prefix.
+        // The first separator does not need to have the prefix.
         let kept = if self.entries.len() == 1 { 0 } else { key.common_len(&self.prefix) };
         self.shrink_prefix(kept);
         self.entries.insert(place, Entry { head: key.head(kept), child, low });
     }
 
-    /// Without the child at `place`; the next separator may become the first.
+    /// Removes the child at `place`. The next separator may become the first.
     pub(super) fn remove(&mut self, place: usize) {
         self.entries.remove(place);
         if let Some(first) = self.entries.first_mut() {
@@ -53,7 +53,7 @@ impl Content {
         }
     }
 
-    /// The children from `place` on, as a node of their own.
+    /// Moves the children from `place` on to a node of their own.
     pub(super) fn split_off(&mut self, place: usize) -> Content {
         let mut right = Content {
             level: self.level,
@@ -69,7 +69,7 @@ impl Content {
         self.entries.first().map(|entry| entry.low)
     }
 
-    /// Whether the separator at `place` is that key. It is read only where heads cannot decide.
+    /// Whether the separator at `place` is that key. The separator is read only where heads cannot decide.
     ///
     /// # Errors
     /// Those of `lows`.
@@ -84,7 +84,7 @@ impl Content {
         Ok(may_be && lows.low(entry.low)? == key)
     }
 
-    /// Makes the prefix as long as it can be if heads are equal, which a longer one may make different.
+    /// Makes the prefix as long as possible if two heads are equal: with a longer prefix they may differ.
     ///
     /// # Errors
     /// Those of `lows`.
@@ -107,7 +107,7 @@ impl Content {
         Ok(())
     }
 
-    /// A shorter prefix: its last bytes go to the front of the heads, which lose theirs at the end.
+    /// Makes the prefix shorter. Its last bytes go to the front of the heads, which lose as many at the end.
     fn shrink_prefix(&mut self, len: usize) {
         let moved = self.prefix.len() - len;
         if moved > 0 {

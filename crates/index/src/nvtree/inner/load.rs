@@ -1,4 +1,4 @@
-//! The inner nodes of leaves that are there already, from the bottom up.
+//! Makes the inner nodes of leaves that are there already, from the bottom up.
 
 use super::arena::{Arena, NodeId};
 use super::change::Changer;
@@ -10,10 +10,10 @@ use crate::Error;
 use crate::error::damaged;
 use crate::key::KeyBytes;
 
-/// Children that a node is given: it takes some more before it splits.
+/// Children that a node gets. It has room for some more before it is split.
 const FILL: usize = WIDTH * 3 / 4;
 
-/// A child that is to be put into a node: itself, and the leaf with its separator.
+/// A child that is to be put into a node, and the leaf that has its separator.
 #[derive(Clone, Copy)]
 struct Child<'l> {
     id: u32,
@@ -29,8 +29,8 @@ struct Loader<'a, 'l> {
     made: Vec<NodeId>,
 }
 
-/// Makes the inner nodes of these leaves, which come with their low keys, in order: the root, and what belongs to
-/// their writer.
+/// Makes the inner nodes of these leaves, which come with their low keys, in order. Returns the root, and the state of
+/// the nodes' writer.
 ///
 /// # Errors
 /// Those of the iterator; [`Error::Damaged`] if the leaves are not in order or if there is none.
@@ -79,7 +79,7 @@ impl<'l> Loader<'_, 'l> {
         if self.levels[level].len() == FILL { self.fill_node(level) } else { Ok(()) }
     }
 
-    /// A node of the children that wait on `level`.
+    /// Makes a node of the children that wait on `level`.
     fn fill_node(&mut self, level: usize) -> Result<(), Error> {
         let mut children = std::mem::take(&mut self.levels[level]);
         let Some(&first) = children.first() else { return Ok(()) };
@@ -99,7 +99,7 @@ impl<'l> Loader<'_, 'l> {
         self.push(level + 1, Child { id, ..first })
     }
 
-    /// Nodes of all that waits, and the root.
+    /// Makes nodes of all children that wait, and the root.
     fn finish(&mut self) -> Result<NodeId, Error> {
         let mut level = 0;
         loop {
@@ -113,7 +113,7 @@ impl<'l> Loader<'_, 'l> {
     }
 }
 
-/// The low keys of the leaves that come into one node.
+/// The low keys of the leaves in one node.
 struct Children<'c, 'l>(&'c [Child<'l>]);
 
 impl Lows for Children<'_, '_> {

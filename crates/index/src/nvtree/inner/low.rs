@@ -1,17 +1,17 @@
-//! The low keys of leaves, which separate what inner nodes lead to.
+//! The low keys of leaves, which separate the children of inner nodes.
 
 use crate::Error;
 use crate::key::KeyBytes;
 
-/// What a leaf is known by: its place on media, in units of the leaves' size.
+/// The number of a leaf: its place on media, in units of the leaves' size.
 pub(crate) type LeafId = u32;
 
-/// What knows the low keys of leaves, which never change while the leaf lives.
+/// Gives the low keys of leaves. A low key never changes while its leaf lives.
 pub(crate) trait Lows {
-    /// The low key of `leaf`. A reader without a lock may ask for one that has been removed, or for a
-    /// leaf that never was: any bytes will do then, and so will an error.
+    /// The low key of `leaf`. A reader without a lock may ask for a leaf that was removed or never existed; then the
+    /// result may be any bytes or an error.
     ///
     /// # Errors
-    /// What stands there cannot be a leaf; the search ends with it unless it asked in vain.
+    /// There is no leaf at that place. The search ends with the error, unless the node has changed meanwhile.
     fn low(&self, leaf: LeafId) -> Result<KeyBytes<'_>, Error>;
 }

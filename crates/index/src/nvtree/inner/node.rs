@@ -1,9 +1,12 @@
-//! One inner node: words that readers look at while a writer may be at them, and the sequence that
-//! shows them whether one was.
+//! One inner node: words that readers load while a writer may change them, and the sequence that
+//! shows readers whether one did.
 //!
-//! The heads lie eight to a line, with what belongs to them in the next. The first line has the sequence and
-//! samples, the first head of each such block but the first, which say which block to look at: a search
-//! reads three lines, the last two at once.
+//! ```text
+//!   line 0     sequence, shape | first heads of blocks 1 to 7
+//!   line 1, 2  block 0: eight heads | their children and the leaves whose low keys the separators are
+//!   line 3, 4  block 1, ...
+//! ```
+//! A search reads three lines: the first, which says in which block to look, and the two of that block, both at once.
 
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -19,14 +22,14 @@ use crate::head::head;
 use crate::key::KeyBytes;
 use crate::simd::{Count, OneByOne};
 
-/// Children of a node at most.
+/// Most children of a node.
 pub(super) const WIDTH: usize = 64;
 const BLOCK: usize = 8;
 const BLOCKS: usize = WIDTH / BLOCK;
 const PREFIX_WORDS: usize = 8;
-/// Bytes of the prefix that lie in the node. Of a longer one the rest is read where separator 1 is.
+/// Bytes of the prefix that lie in the node. The rest of a longer prefix is read from separator 1.
 const PREFIX_INLINE: usize = 8 * PREFIX_WORDS;
-/// What is looked for in a node.
+/// What a search looks for in a node.
 #[derive(Clone, Copy)]
 pub(super) enum Sought<'k> {
     /// The last separator that is not above the key.
@@ -38,7 +41,7 @@ pub(super) enum Sought<'k> {
 }
 
 impl Sought<'_> {
-    /// The head to look for where no prefix is.
+    /// The head to look for in a node without a prefix.
     #[inline]
     pub(super) fn head(self) -> u64 {
         match self {
@@ -53,13 +56,13 @@ impl Sought<'_> {
 #[repr(align(64))]
 struct Heads([AtomicU64; BLOCK]);
 
-/// What a search reads first, in one line. The first word is the sequence (32 bits), odd while the node changes,
-/// below the [`Shape`], packed; each other one is the first head of the block of that number.
+/// The line that a search reads first. The first word has the sequence (32 bits, odd while the node changes) and above
+/// it the packed [`Shape`]. Word `n` is the first head of block `n`.
 #[derive(FromZeros)]
 #[repr(align(64))]
 struct Front([AtomicU64; BLOCKS]);
 
-/// A node's sequence and what it is like, as they were at one look.
+/// A node's sequence and its shape, as one load found them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State(u64);
 
@@ -69,7 +72,7 @@ impl State {
     const LEVEL_SHIFT: u32 = 40;
     const PREFIX_SHIFT: u32 = 48;
 
-    /// Nothing is changing the node, and heads are those of whole separators.
+    /// Whether no writer changes the node, and it has no prefix, so that heads are the first bytes of separators.
     #[inline]
     pub(super) fn is_simple(self) -> bool {
         self.0 & (State::ODD | u64::MAX << State::PREFIX_SHIFT) == 0
@@ -125,7 +128,7 @@ impl Block {
         self.lows[at].store(entry.low, Ordering::Relaxed);
     }
 
-    /// Puts an entry at a place; the last one, for which there is no more room.
+    /// Inserts an entry at a place. Returns the last entry, for which there is no more room.
     #[inline]
     fn push(&self, place: usize, entry: Entry) -> Entry {
         let last = self.entry(BLOCK - 1);
@@ -166,7 +169,7 @@ impl Shape {
 }
 
 impl Front {
-    /// The last block whose first head is not above `wanted`; that of the first is taken to be so.
+    /// The last block whose first head is not above `wanted`. Block 0 counts as such in any case.
     #[inline(always)]
     fn last_not_above(&self, wanted: u64, count: impl Count) -> usize {
         count.not_above(&self.0, wanted) % BLOCKS
@@ -180,7 +183,7 @@ impl Front {
 }
 
 impl Heads {
-    /// The place of the last one that is not above `wanted`; the first is taken to be so.
+    /// The place of the last head that is not above `wanted`. The first counts as such in any case.
     #[inline(always)]
     fn last_not_above(&self, wanted: u64, count: impl Count) -> usize {
         count.not_above(&self.0, wanted) % BLOCK
@@ -188,20 +191,20 @@ impl Heads {
 }
 
 impl Node {
-    /// Says that the node will be searched soon.
+    /// Asks the processor for the line that a search reads first.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(&self.front);
     }
 
-    /// The state at which reading begins; waits for a writer.
+    /// The state at which reading begins. Waits while a writer changes the node.
     #[inline]
     pub(super) fn begin(&self) -> State {
         let state = self.state(Ordering::Acquire);
         if state.0 & State::ODD == 0 { state } else { self.wait() }
     }
 
-    /// As `begin`; `None` if something changes the node.
+    /// As `begin`, without waiting. `None`: a writer changes the node.
     #[inline(always)]
     pub(super) fn begin_now(&self) -> Option<State> {
         Some(self.state(Ordering::Acquire)).filter(|state| state.0 & State::ODD == 0)
@@ -224,8 +227,8 @@ impl Node {
         State(0)
     }
 
-    /// True if the node has not changed since `state` was read: what was loaded since is sound. A
-    /// reader that sleeps through two thousand million changes would be deceived.
+    /// Whether the node has not changed since `state` was read, so that everything loaded since is sound. (Two thousand
+    /// million changes during one read would go unnoticed.)
     #[inline]
     pub(super) fn still(&self, state: State) -> bool {
         fence(Ordering::Acquire);
@@ -272,11 +275,12 @@ impl Node {
     #[inline(always)]
     pub(super) fn place_by_heads(&self, wanted: u64, count: impl Count) -> Option<usize> {
         let place = self.place_of_head(wanted, count);
-        // What stands behind the last child equals the head that finds it.
+        // If the heads are equal, the search may mean the entry behind the last child, or keys have to decide.
         (self.head(place) != wanted).then_some(place)
     }
 
-    /// The head of a key in the node; `None`: the key does not have the node's prefix, or the node not all of it.
+    /// The head of a key in the node. `None`: the key does not have the node's prefix, or the node does not hold all of the
+    /// prefix.
     #[inline(never)]
     pub(super) fn head_of(&self, state: State, key: &[u8]) -> Option<u64> {
         let len = state.prefix_len();
@@ -295,7 +299,7 @@ impl Node {
         (differing == 0).then(|| head(key, len))
     }
 
-    /// The last place whose head is not above `wanted`, children or none.
+    /// The last place whose head is not above `wanted`, whether a child is there or not.
     #[inline(always)]
     fn place_of_head(&self, wanted: u64, count: impl Count) -> usize {
         let number = self.front.last_not_above(wanted, count);
@@ -329,7 +333,7 @@ impl Node {
         Ok(place)
     }
 
-    /// The place, when `last` is the last separator whose head is `wanted`: they are asked themselves.
+    /// The place that is sought, among separators whose head is `wanted`; `last` is the last one. Their keys are compared.
     #[inline(never)]
     fn place_among_equals(
         &self,
@@ -353,7 +357,7 @@ impl Node {
         Ok(from - 1)
     }
 
-    /// How `key` lies to all keys that begin with the prefix.
+    /// Compares `key` with all keys that begin with the prefix.
     #[inline]
     fn compare_with_prefix(
         &self,
@@ -378,12 +382,12 @@ impl Node {
                 unequal => return Ok(unequal),
             }
         }
-        // Or the key ends in the prefix, where zeros follow. Then its head is the lowest, and separators with
-        // that head are asked themselves.
+        // The key may also end within the prefix, where the prefix goes on with zeros. Then its head is the lowest, and
+        // the keys of separators with that head are compared.
         Ok(Order::Equal)
     }
 
-    /// What is in the node; for writers.
+    /// The content of the node. For writers.
     ///
     /// # Errors
     /// Those of `lows`.
@@ -408,23 +412,23 @@ impl Node {
 
     /// Stores to the node's memory without changing it.
     pub(super) fn touch(&self) {
-        // Succeeds or not: the processor stores in any case.
+        // The processor stores whether the exchange succeeds or not.
         let _ = self.front.0[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Keeps readers out; for writers, of which there is one.
+    /// Keeps readers out. For the one writer.
     pub(super) fn close(&self) {
         self.front.0[0].store(self.state(Ordering::Relaxed).next().0, Ordering::Relaxed);
         fence(Ordering::Release);
     }
 
-    /// Lets readers in again.
+    /// Lets readers in again. For the one writer.
     pub(super) fn open(&self) {
         self.front.0[0].store(self.state(Ordering::Relaxed).next().0, Ordering::Release);
     }
 
-    /// Puts a leaf with that head in the node, which no other separator has, at `place`, which is not the first, into a
-    /// node on level 0 whose prefix its low key has; false if there is no room. For writers.
+    /// Inserts a leaf into a node on level 0, at `place`, which is not the first. Its low key has the node's prefix, and
+    /// no other separator has its head. Returns false if there is no room. For writers.
     pub(super) fn insert(&self, place: usize, head: u64, leaf: LeafId) -> bool {
         let shape = self.shape();
         let count = usize::from(shape.count);
@@ -454,10 +458,10 @@ impl Node {
         }
     }
 
-    /// Makes this what is in the node, which is closed.
+    /// Replaces the content of the node, which is closed.
     pub(super) fn store(&self, content: &Content) {
         let Content { level, prefix, entries } = content;
-        // The first separator has no part in it.
+        // The first separator alone defines no prefix.
         let prefix = if entries.len() > 1 { prefix.as_slice() } else { &[] };
         let (count, prefix_len) = (entries.len() as u8, prefix.len() as u16);
         let shape = Shape { count, level: *level, prefix_len };

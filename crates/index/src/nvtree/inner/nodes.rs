@@ -1,4 +1,4 @@
-//! The way down: searches through the nodes, which take no lock.
+//! Searches through the nodes, from the root down. They take no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use crate::Error;
 use crate::head::head;
 use crate::simd::{AllAtOnce, Count, OneByOne};
 
-/// Says whether the leaf that was found still covers the key.
+/// Finds out later whether the leaf that was found still covers the key.
 #[derive(Clone, Copy)]
 pub(crate) struct Token<'t> {
     pub(super) node: &'t Node,
@@ -29,15 +29,15 @@ impl Token<'_> {
 pub(super) struct Nodes {
     pub(super) root: AtomicU32,
     pub(super) arena: Arc<Arena>,
-    /// How heads are compared, if the processor can do it.
+    /// Compares eight heads at once, if the processor can.
     pub(super) all_at_once: Option<AllAtOnce>,
 }
 
-/// Where a search is.
+/// The place of a search on its way down.
 #[derive(Clone, Copy)]
 pub(super) struct Descent<'t> {
     pub(super) node: &'t Node,
-    /// The node's, when it was found linked.
+    /// The state of the node when it was found linked.
     pub(super) state: State,
 }
 
@@ -46,7 +46,7 @@ impl Nodes {
         Nodes { root: AtomicU32::new(root), arena, all_at_once: AllAtOnce::new() }
     }
 
-    /// All nodes that are linked, when nothing reads them any more.
+    /// All linked nodes, for a caller that knows that no thread reads them any more.
     pub(super) fn ids(&mut self) -> Vec<NodeId> {
         let (mut ids, mut below) = (Vec::new(), vec![*self.root.get_mut()]);
         while let Some(id) = below.pop() {
@@ -58,7 +58,7 @@ impl Nodes {
         ids
     }
 
-    /// The leaf that covers `key`, and the ticket by which to ask later whether that is still so.
+    /// The leaf that covers `key`, and the token by which to ask later whether that is still so.
     ///
     /// # Errors
     /// Those of `lows`.
@@ -70,8 +70,8 @@ impl Nodes {
         }
     }
 
-    /// As `find`, of a key whose first eight bytes are `front`, if nothing changes the nodes on the way and heads
-    /// alone decide.
+    /// As `find`, for a key whose first eight bytes are `front`. `None`: a writer changes a node on the way, or heads alone
+    /// do not decide.
     #[inline(always)]
     pub(crate) fn find_by_heads(&self, key: &[u8], front: u64) -> Option<(LeafId, Token<'_>)> {
         match self.all_at_once {
@@ -120,7 +120,7 @@ impl Nodes {
             let wanted = token.node.head_of(token.state, key)?;
             Some((token.node, token.node.place_by_heads(wanted, OneByOne)?))
         });
-        // Where heads do not decide, whole keys do.
+        // Where heads do not decide, whole keys are compared.
         let by_keys = || {
             let (found, token) = self.find(key, lows).ok()?;
             Some((token.node, token.node.children_from(0).position(|child| child == found)?))
@@ -133,8 +133,8 @@ impl Nodes {
         behind
     }
 
-    /// The last leaf whose low key is below `key`: what comes next in a backward scan that has read
-    /// the leaf whose low key is `key`.
+    /// The last leaf whose low key is below `key`. It comes next in a backward scan that has read
+    /// the leaf with the low key `key`.
     ///
     /// # Errors
     /// Those of `lows`.
@@ -186,16 +186,16 @@ impl Nodes {
         }
     }
 
-    /// Where a search begins; `None` if the tree changes underneath, here and in what follows.
+    /// Begins a search at the root. `None`, here and below: the tree has changed meanwhile.
     #[inline]
     pub(super) fn enter(&self) -> Option<Descent<'_>> {
         let (id, node) = self.root_node()?;
         let state = node.begin();
-        // Only when the sequence is known: that of an unlinked node is one of another use of it.
+        // This is checked after the sequence was read: the sequence of an unlinked node may belong to its next use.
         (self.root.load(Ordering::Relaxed) == id).then_some(Descent { node, state })
     }
 
-    /// One level down from `node`, which is in that state, to its child `id`.
+    /// Goes one level down from `node`, which is in that state, to its child `id`.
     #[inline]
     pub(super) fn descend(&self, node: &Node, state: State, id: NodeId) -> Option<Descent<'_>> {
         let below = self.arena.get(id)?;
@@ -203,7 +203,7 @@ impl Nodes {
         node.still(state).then_some(descent)
     }
 
-    /// The child of `node` where what is sought is, whose head is `wanted`.
+    /// The child of `node` that covers what is sought; its head is `wanted`.
     #[inline]
     pub(super) fn child(
         &self,

@@ -1,4 +1,4 @@
-//! An element of a leaf as a value: whose key, which value, since when.
+//! An element of a leaf, as a value: its key, its value, and the stamp since which it is there.
 
 use tembo_pool::Object;
 
@@ -8,18 +8,18 @@ use crate::nvtree::format::{
     SHAPE_LONG, SHAPE_ODD, SHAPE_VALUE_SHIFT,
 };
 
-/// Lanes whose groups an element can name: one of sixteen codes says "single".
+/// Lanes whose groups an element can name. One of the sixteen codes means that the change committed by itself.
 pub(crate) const LANES: u8 = 15;
 
-/// A length of what does not fit into a word.
+/// The length that stands for a key or a value that does not fit into a word.
 pub(crate) const LONG: usize = 9;
 
-/// What wrote an element and when, in 32 bits. Zero: nothing.
+/// The meta bits of an element: lane, base and delta of its stamp, and whether it is a removal. Zero: there is no element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u32);
 
 impl Meta {
-    /// The stamp over one of two bases, if it is above it and in reach.
+    /// The meta bits of a stamp over one of two bases. `None`: the stamp is not above that base or out of its reach.
     #[inline(always)]
     pub(crate) fn new(stamp: Stamp, removed: bool, which: usize, base: u64) -> Option<Meta> {
         let single = Meta::of_single(stamp.version(), removed, which, base)?;
@@ -30,7 +30,7 @@ impl Meta {
         (stamp.lane() < LANES).then_some(Meta(single.0 | lane << META_LANE_SHIFT))
     }
 
-    /// As `new`, of a change that commits by itself.
+    /// As `new`, for a change that commits by itself.
     #[inline(always)]
     pub(crate) fn of_single(version: u64, removed: bool, which: usize, base: u64) -> Option<Meta> {
         let delta = version.wrapping_sub(base);
@@ -38,7 +38,7 @@ impl Meta {
         (1..=u64::from(DELTA_MAX)).contains(&delta).then_some(Meta(flags | delta as u32))
     }
 
-    /// Of something that has no delta.
+    /// Meta bits without a delta, as an entry of the history has them.
     pub(crate) fn of_removal(removed: bool) -> Meta {
         Meta(if removed { META_REMOVED } else { 0 })
     }
@@ -53,7 +53,7 @@ impl Meta {
         self.0 & META_REMOVED != 0
     }
 
-    /// Which base the delta is counted from.
+    /// The number of the base from which the delta counts.
     #[inline]
     pub(crate) fn base(self) -> usize {
         usize::from(self.0 & META_BASE != 0)
@@ -69,12 +69,12 @@ impl Meta {
     }
 }
 
-/// How key and value are to be read from the two words.
+/// How key and value stand in the two words of an element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape(pub(crate) u32);
 
 impl Shape {
-    /// `odd`: the key lacks the leaf's prefix. Lengths above eight say: look into the record.
+    /// A shape. `odd`: the key lacks the leaf's prefix. A length above eight means that the record has it.
     #[inline]
     pub(crate) fn new(key_len: usize, value_len: usize, odd: bool) -> Shape {
         let nibble = |len: usize| if len <= 8 { len as u32 } else { SHAPE_LONG };
@@ -82,20 +82,20 @@ impl Shape {
         Shape(nibble(key_len) | nibble(value_len) << SHAPE_VALUE_SHIFT | odd)
     }
 
-    /// The key's part, of one that has the leaf's prefix and so many bytes behind it, at most eight.
+    /// The key's part of the shape of a key that has the leaf's prefix and so many bytes behind it, at most eight.
     #[inline]
     pub(crate) fn of_simple_key(len: usize) -> Shape {
         Shape(len as u32)
     }
 
-    /// Bytes of the key in its word, `None`: more than fit in.
+    /// Bytes of the key in its word. `None`: the key does not fit in.
     #[inline]
     pub(crate) fn key_len(self) -> Option<usize> {
         let len = self.0 & SHAPE_LONG;
         (len <= 8).then_some(len as usize)
     }
 
-    /// Bytes of the value in its word, `None`: it lies in a record, or is a block.
+    /// Bytes of the value in its word. `None`: the value lies in a record, or is a block.
     #[inline]
     pub(crate) fn value_len(self) -> Option<usize> {
         let len = self.0 >> SHAPE_VALUE_SHIFT & SHAPE_LONG;
@@ -119,7 +119,7 @@ impl Shape {
         self.0 & SHAPE_ODD != 0
     }
 
-    /// Whether it says only what shapes say.
+    /// Whether these bits can be those of a sound element.
     pub(crate) fn is_canonical(self) -> bool {
         let is_length = |nibble: u32| nibble <= 8 || nibble == SHAPE_LONG;
         self.0 <= SHAPE_ODD | SHAPE_LONG << SHAPE_VALUE_SHIFT | SHAPE_LONG
@@ -128,7 +128,7 @@ impl Shape {
                 || self.is_block() && self.key_len().is_some())
     }
 
-    /// The same key.
+    /// Whether the key's part is the same.
     #[inline]
     pub(crate) fn same_key(self, other: Shape) -> bool {
         (self.0 ^ other.0) & (SHAPE_LONG | SHAPE_ODD) == 0
@@ -139,13 +139,13 @@ impl Shape {
         Shape(self.0 & !(SHAPE_LONG << SHAPE_VALUE_SHIFT)).or(Shape::new(0, value_len, false))
     }
 
-    /// The value is the whole object.
+    /// The same shape, for a value that is a block.
     #[inline]
     pub(crate) fn with_block(self) -> Shape {
         self.with_value(0).or(Shape(SHAPE_BLOCK << SHAPE_VALUE_SHIFT))
     }
 
-    /// The key's part of another shape.
+    /// The same key's part, with the length of a value.
     #[inline]
     pub(crate) fn with_key(self, key_len: usize, odd: bool) -> Shape {
         Shape(self.0 & SHAPE_LONG << SHAPE_VALUE_SHIFT).or(Shape::new(key_len, 0, odd))
@@ -164,7 +164,7 @@ impl Shapes {
     /// The lowest bit of each shape.
     const LOWEST: u32 = 1 | 1 << SHAPE_BITS | 1 << (2 * SHAPE_BITS);
 
-    /// Those in the last word of a line.
+    /// The shapes in the last word of a line.
     #[inline]
     pub(crate) fn of(tail: u64) -> Shapes {
         Shapes((tail >> 32) as u32)
@@ -201,7 +201,7 @@ impl Shapes {
     }
 }
 
-/// Key and value, in two words or with their help.
+/// The two words of an element and how key and value stand in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) key: u64,
@@ -210,7 +210,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// Whether it can be of a key that has this hash, as far as the element itself says: above the record of a long key stand
+    /// Whether the element may have a key with this hash, as far as its words say: above the record of a long key stand
     /// sixteen bits of the key's hash.
     #[inline(always)]
     pub(crate) fn may_be_of(&self, hash: u64) -> bool {

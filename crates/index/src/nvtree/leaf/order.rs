@@ -1,4 +1,4 @@
-//! The order of a leaf's keys: where its newest elements are, one after the other.
+//! The order of a leaf's keys: the places of its newest elements, one after the other.
 
 use zerocopy::IntoBytes;
 
@@ -10,20 +10,20 @@ use crate::simd::RANKED;
 
 const _: () = assert!(PAIRS_PER_LINE * LINES_MAX <= u8::MAX as usize);
 
-/// In what [`Order::to_words`] gives beside the places: whether all elements are of one shape, and that above it.
+/// Bit of the rest that [`Order::to_words`] returns: all elements have one shape, which stands above this bit.
 const IS_ALIKE: u64 = 1 << 8;
 const SHAPE_SHIFT: u32 = 9;
 
-/// Elements in the order of their keys.
+/// The places of elements in the order of their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// A byte a place, in the order of memory.
+    /// One byte for each place, in the order of memory.
     places: [u64; WORDS],
     count: usize,
     alike: Option<Shape>,
 }
 
-/// Where the pair of an element is, if all lines of a leaf are seen as pairs.
+/// The index of an element's pair among all pairs of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafPlace(u8);
 
@@ -33,7 +33,7 @@ impl LeafPlace {
         LeafPlace((number * PAIRS_PER_LINE + at) as u8)
     }
 
-    /// The line and the place in it.
+    /// The line, and the place in the line.
     #[inline]
     pub(crate) fn in_line(self) -> (usize, usize) {
         let place = usize::from(self.0);
@@ -58,13 +58,13 @@ impl Order {
         self.places.as_bytes()[..self.count.min(SLOTS_MAX)].iter().map(|&place| LeafPlace(place))
     }
 
-    /// The shape of all elements, if it is one, and simple.
+    /// The shape that all elements have, if they have the same, simple one.
     #[inline]
     pub(crate) fn alike(&self) -> Option<Shape> {
         self.alike
     }
 
-    /// Slots, each at its rank; `None`: two have the same.
+    /// The order in which each slot stands at its rank. `None`: two slots have the same rank.
     #[inline]
     pub(crate) fn of_ranks(slots: Slots, ranks: &[u64; RANKED]) -> Option<Order> {
         let (mut order, mut taken) = (Order::default(), 0_u64);
@@ -77,7 +77,7 @@ impl Order {
         (taken == (1 << order.count) - 1).then_some(order)
     }
 
-    /// Slots in this order.
+    /// The order of these slots.
     pub(crate) fn of(slots: impl Iterator<Item = usize>) -> Order {
         let mut order = Order::default();
         for slot in slots.take(SLOTS_MAX) {
@@ -87,18 +87,18 @@ impl Order {
         order
     }
 
-    /// The same, of elements that are all of that simple shape, if there is one.
+    /// The same order, with the simple shape that all elements have, if there is one.
     pub(crate) fn with_shape(self, alike: Option<Shape>) -> Order {
         Order { alike: alike.filter(|shape| shape.simple_lens().is_some()), ..self }
     }
 
-    /// The places, and the rest.
+    /// The words of the places, and the rest.
     pub(super) fn to_words(self) -> ([u64; WORDS], u64) {
         let alike = self.alike.map_or(0, |shape| IS_ALIKE | u64::from(shape.0) << SHAPE_SHIFT);
         (self.places.map(u64::from_le), self.count as u64 | alike)
     }
 
-    /// What [`to_words`](Order::to_words) gave.
+    /// The order that [`to_words`](Order::to_words) has given as words.
     #[inline]
     pub(super) fn from_words(words: [u64; WORDS], rest: u64) -> Order {
         let count = (rest & (IS_ALIKE - 1)) as usize;

@@ -1,4 +1,4 @@
-//! Fingerprints: one byte a slot, searched all at once.
+//! Fingerprints: one byte for each slot. A search compares all of them at once.
 
 use crate::simd::Bytes48;
 
@@ -8,11 +8,11 @@ use crate::nvtree::format::{LINES_MAX, SLOTS_MAX, SLOTS_PER_LINE};
 pub(crate) const WORDS: usize = SLOTS_MAX.div_ceil(8);
 const _: () = assert!(WORDS * 8 >= SLOTS_MAX && SLOTS_MAX < 64);
 
-/// Nothing that counts is in the slot.
+/// Mark of a slot without an element that counts.
 pub(crate) const FREE: u8 = 0;
-/// An element that a later one of its key has ended.
+/// Mark of an element that a later one of its key has ended.
 pub(crate) const STALE: u8 = 1;
-/// The newest element of its key says that it was removed.
+/// Mark of a removal that is the newest element of its key.
 pub(crate) const TOMB: u8 = 2;
 const FIRST: u64 = 3;
 
@@ -45,15 +45,14 @@ fn hash_any(key: &[u8]) -> u64 {
     hash.wrapping_mul(SEED)
 }
 
-/// The bytes of a word that the mask names, at most the seven lowest, each raised by one; the carry of a byte is set in
-/// the one above.
+/// Adds one to each byte that the mask names, at most the seven lowest. Returns the carry of a byte in the byte above.
 #[inline]
 fn raised(word: u64, mask: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;
     let sums = (word & !HIGH) + LOW;
     let raised = sums ^ (word & HIGH);
-    // Of a byte that is 255.
+    // A byte that is 255 has a carry.
     let carries = sums & word & HIGH;
     (raised & mask) | (carries & mask) << 1
 }
@@ -64,19 +63,19 @@ fn mix(hash: u64, word: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The fingerprint of a key that has this hash: that of a newest element.
+/// The fingerprint that the newest element of a key with this hash has.
 #[inline]
 pub(crate) fn print(hash: u64) -> u8 {
     (FIRST + (((hash & 0xffff) * (256 - FIRST)) >> 16)) as u8
 }
 
-/// Which of some lines an element of a key with this hash had best lie in.
+/// The line, of so many, in which an element of a key with this hash should lie.
 #[inline]
 pub(crate) fn line(hash: u64, lines: usize) -> usize {
     line_of(print(hash), lines)
 }
 
-/// As [`line()`], from the fingerprint.
+/// As [`line()`], computed from the fingerprint.
 #[inline]
 pub(crate) fn line_of(print: u8, lines: usize) -> usize {
     (usize::from(print) * lines) >> 8
@@ -92,13 +91,13 @@ impl Slots {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
-    /// Whether there is at most one.
+    /// Whether the set has at most one slot.
     #[inline]
     pub(crate) fn is_last(self) -> bool {
         self.0 & self.0.wrapping_sub(1) == 0
     }
 
-    /// From `line` on, then from the first on: the one to take.
+    /// The first slot of the set from `line` on, or else from the first line on.
     #[inline]
     pub(crate) fn near(self, line: usize) -> Option<usize> {
         let from = Slots(self.0 & u64::MAX << (line * SLOTS_PER_LINE));
@@ -127,7 +126,7 @@ pub(crate) fn all_slots(lines: usize) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prints(pub(crate) [u64; WORDS]);
 
-/// The same, byte by byte.
+/// Fingerprints, byte by byte.
 pub(crate) type PrintBytes = [[u8; 8]; WORDS];
 
 impl Prints {
@@ -147,7 +146,7 @@ impl Prints {
         self.0[word] = self.0[word] & !(0xff << shift) | u64::from(print) << shift;
     }
 
-    /// The fingerprints of a word, without what else is in it.
+    /// The fingerprints in a word, without the other bits.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> u64 {
         let last = (SLOTS_MAX - (WORDS - 1) * 8) * 8;
@@ -165,7 +164,7 @@ impl Prints {
         Slots(Bytes48::of(&self.0).equal(print) & ((1 << slots) - 1))
     }
 
-    /// The slots in which something is that counts.
+    /// The slots of elements that count.
     #[inline]
     pub(crate) fn used(&self, lines: usize) -> Slots {
         let slots = lines.min(LINES_MAX) * SLOTS_PER_LINE;
@@ -177,7 +176,7 @@ impl Prints {
         Slots(self.used(lines).0 & !self.ended(lines).0)
     }
 
-    /// The slots of elements that were ended, and of what says that they were.
+    /// The slots of elements that were ended, and of removals.
     pub(crate) fn ended(&self, lines: usize) -> Slots {
         Slots(self.matching(STALE, lines).0 | self.matching(TOMB, lines).0)
     }
@@ -195,7 +194,7 @@ mod tests {
         }
     }
 
-    /// The hash is on media, above records: what it is may not change.
+    /// The hash is on media, above records, so it may not change.
     #[test]
     fn any_bytes_hash_as_one_byte_after_the_other_does() {
         let one_by_one = |key: &[u8]| {
@@ -211,7 +210,7 @@ mod tests {
             let mut key = vec![0; round % 41];
             for byte in &mut key {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                // Many are 0, 127, 128 or 255.
+                // Many bytes are 0, 127, 128 or 255.
                 let edges = [0, 127, 128, 255, (seed >> 40) as u8];
                 *byte = edges[(seed >> 33) as usize % edges.len()];
             }

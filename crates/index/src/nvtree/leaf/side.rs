@@ -1,5 +1,5 @@
-//! The volatile side-car of a leaf: a lock for its writers, a sequence for its readers, and what
-//! finds a key without looking at all of the leaf. Made on first touch; never on media.
+//! The volatile side-car of a leaf: a lock for its writers, a sequence for its readers, and fingerprints, by which a search
+//! finds a key without looking at all of the leaf. It is made on first touch, and is never on media.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -12,40 +12,41 @@ use super::prints::{Prints, STALE, WORDS};
 use crate::nvtree::format::SLOTS_MAX;
 use crate::simd::{Bytes48, RANKED};
 
-/// The sequence's own bits; the dead epoch is above them.
+/// Bits of the sequence in a moment. The dead epoch stands above them.
 const SEQUENCE_BITS: u32 = 32;
 const LOCKED: u64 = 1;
-/// In the last word of the prints: see [`Traits`].
+/// Where the [`Traits`] begin in the last word of the prints.
 const TRAITS_SHIFT: u32 = 40;
-/// In the traits: see [`Traits::shared`].
+/// The bit of [`Traits::shared`] in the traits.
 const SHARED_SHIFT: u32 = 19;
-/// The last word of the order: the sequence below, the rest of the order above it, and whether there ever was one.
+/// Bit of the last word of the order: an order was made. Below it stand the rest of the order and the sequence.
 const ORDER_MADE: u64 = 1 << 63;
 const ORDER_REST_SHIFT: u32 = 32;
 const _: () = assert!(Order::REST_BITS < 63 - ORDER_REST_SHIFT);
 const _: () = assert!(SLOTS_MAX <= 45 && WORDS == 6 && RANKED == 8 * WORDS);
 
-/// Sequence and dead epoch at which something was read. One that has passed never comes back: the thread that has found in
-/// between that it is not, and has left something out for that, finds it out in the end.
+/// A moment of a leaf: the sequence and the dead epoch at which a thread has read something. A moment that has passed never
+/// comes back. So a thread that reads in several steps and asks at the end whether the moment still is finds out about any
+/// change in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
-    /// Different for any two moments of a leaf.
+    /// A number that differs for any two moments of a leaf.
     #[inline]
     pub(crate) fn to_bits(self) -> u64 {
         self.0
     }
 }
 
-/// What a leaf is like: bits that change only with its side-car.
+/// The traits of a leaf: bits that change only with its side-car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Traits {
     /// Length of the prefix.
     pub(crate) prefix_len: u16,
-    /// Whether a key that belongs here may lack the prefix.
+    /// Whether a key that belongs to the leaf may lack the prefix.
     pub(crate) guarded: bool,
-    /// Which base new elements are counted from.
+    /// The number of the base from which new elements count.
     pub(crate) base: usize,
     /// Whether there is a history.
     pub(crate) older: bool,
@@ -76,50 +77,51 @@ impl Traits {
     }
 }
 
-/// Two cache lines a leaf: what a search needs in the first.
+/// A side-car: two cache lines for each leaf. The first has what a search needs.
 #[derive(FromZeros)]
 #[repr(align(128))]
 pub(crate) struct Side {
-    /// The dead epoch in which it was made above a sequence that is odd while a writer changes the leaf.
+    /// The dead epoch in which the side-car was made, and below it the sequence, which is odd while a writer changes the
+    /// leaf.
     moment: AtomicU64,
-    /// No element is of a later version.
+    /// The newest version in the leaf: no element is of a later one.
     newest: AtomicU64,
-    /// Fingerprints by slot, and the traits in what the slots leave.
+    /// Fingerprints by slot, and the traits in the bits that are left.
     prints: [AtomicU64; WORDS],
-    /// The places of the newest elements in the order of their keys, and the sequence at which that is so: the thread that
-    /// changes the leaf need not touch it.
+    /// The places of the newest elements in the order of their keys, and the sequence for which they hold. So a thread that
+    /// changes the leaf need not touch them.
     order: [AtomicU64; WORDS + 1],
     /// The base of new elements.
     base: AtomicU64,
 }
 
 impl Side {
-    /// Says that it will be looked at soon.
+    /// Asks the processor for the side-car.
     #[inline]
     pub(crate) fn prefetch(&self) {
         self.prefetch_first();
         self.prefetch_rest();
     }
 
-    /// Says that what every search needs will be looked at soon.
+    /// Asks the processor for the line that every search needs.
     #[inline]
     pub(crate) fn prefetch_first(&self) {
         prefetch(&self.moment);
     }
 
-    /// Says that what only scans and writers need will be looked at soon.
+    /// Asks the processor for the line that only scans and writers need.
     #[inline]
     pub(crate) fn prefetch_rest(&self) {
         prefetch(&self.order[0]);
     }
 
-    /// Stores to its memory without changing it.
+    /// Stores to the side-car's memory without changing it.
     pub(crate) fn touch(&self) {
-        // Succeeds or not: the processor stores in any case.
+        // The processor stores whether the exchange succeeds or not.
         let _ = self.moment.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// When what is read next is read; `None` if it must first be made in this `dead_epoch`.
+    /// The moment at which reading begins. `None`: the side-car must first be made in this `dead_epoch`.
     #[inline]
     pub(crate) fn begin(&self, dead_epoch: u32) -> Option<Moment> {
         let mut round = 0;
@@ -133,7 +135,7 @@ impl Side {
         }
     }
 
-    /// As `begin`, also `None` while a writer is at it.
+    /// As `begin`; also `None` while a writer changes the leaf.
     #[inline]
     pub(crate) fn begin_now(&self, dead_epoch: u32) -> Option<Moment> {
         let moment = self.moment.load(Ordering::Acquire);
@@ -141,7 +143,7 @@ impl Side {
             .then_some(Moment(moment))
     }
 
-    /// True if nothing has changed since: what was loaded since is sound.
+    /// Whether the leaf has not changed since that moment, so that everything loaded since is sound.
     #[inline]
     pub(crate) fn still(&self, moment: Moment) -> bool {
         fence(Ordering::Acquire);
@@ -159,27 +161,27 @@ impl Side {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// The fingerprints, and what the leaf is like.
+    /// The fingerprints and the traits.
     #[inline]
     pub(crate) fn prints(&self) -> (Prints, Traits) {
         let words = std::array::from_fn(|at| self.prints[at].load(Ordering::Relaxed));
         (Prints(words), Traits::from_bits(words[WORDS - 1] >> TRAITS_SHIFT))
     }
 
-    /// What the leaf is like.
+    /// The traits of the leaf.
     #[inline]
     pub(crate) fn traits(&self) -> Traits {
         Traits::from_bits(self.prints[WORDS - 1].load(Ordering::Relaxed) >> TRAITS_SHIFT)
     }
 
-    /// As `prints`, for a search.
+    /// The fingerprints as bytes, for a search.
     #[inline]
     pub(crate) fn bytes(&self) -> (Bytes48, Traits) {
         let last = self.prints[WORDS - 1].load(Ordering::Relaxed);
         (Bytes48::load(&self.prints), Traits::from_bits(last >> TRAITS_SHIFT))
     }
 
-    /// The newest elements in the order of their keys at that moment, if something has made it.
+    /// The order of the newest elements at that moment, if some thread has made it.
     #[inline]
     pub(crate) fn order(&self, moment: Moment) -> Option<Order> {
         let tail = self.order[WORDS].load(Ordering::Acquire);
@@ -189,7 +191,7 @@ impl Side {
         })
     }
 
-    /// Keeps others out, if nothing has changed since.
+    /// Locks the leaf, if it has not changed since that moment.
     #[inline]
     pub(crate) fn lock_at(&self, moment: Moment) -> Option<Guard<'_>> {
         self.moment
@@ -199,7 +201,7 @@ impl Side {
         Some(Guard { side: self })
     }
 
-    /// Keeps others out.
+    /// Locks the leaf.
     pub(crate) fn lock(&self) -> Guard<'_> {
         let mut round = 0;
         loop {
@@ -255,7 +257,7 @@ impl Guard<'_> {
         word.store(rest | u64::from(print) << shift, Ordering::Relaxed);
     }
 
-    /// Notes an element of that version in a slot, with the fingerprint, which ends what is in `old`.
+    /// Notes a new element of that version, with its slot and fingerprint. It ends the element in `old`.
     #[inline(always)]
     pub(crate) fn note(&self, old: Option<usize>, (slot, print): (usize, u8), version: u64) {
         if let Some(old) = old {
@@ -265,7 +267,7 @@ impl Guard<'_> {
         self.set_newest(version);
     }
 
-    /// Says that a removal shares the record of what it ends.
+    /// Notes that a removal shares the record of the element that it ends.
     #[inline]
     pub(crate) fn note_shared(&self) {
         let word = &self.side.prints[WORDS - 1];
@@ -284,7 +286,7 @@ impl Guard<'_> {
         self.side.base.store(base, Ordering::Relaxed);
     }
 
-    /// Says in which order the keys are, and lets go; the moment from which on that holds.
+    /// Notes the order of the keys, and unlocks. Returns the moment for which the order holds.
     pub(crate) fn set_order(self, order: &Order) -> Moment {
         let (words, rest) = order.to_words();
         for (word, places) in self.side.order.iter().zip(words) {
@@ -292,18 +294,18 @@ impl Guard<'_> {
         }
         let next = self.next();
         let tail = ORDER_MADE | rest << ORDER_REST_SHIFT | u64::from(next.0 as u32);
-        // A reader that finds the sequence finds the places: they are of no other sequence.
+        // A reader that finds this sequence also finds these places.
         self.side.order[WORDS].store(tail, Ordering::Release);
         next
     }
 
-    /// Lets go; the moment from which on the leaf is as it is.
+    /// Unlocks the leaf. Returns the moment that begins.
     #[inline]
     pub(crate) fn unlock(self) -> Moment {
         self.next()
     }
 
-    /// When the lock is given back.
+    /// The moment that begins when the lock is released.
     #[inline]
     fn next(&self) -> Moment {
         let moment = self.side.moment.load(Ordering::Relaxed);
@@ -311,20 +313,20 @@ impl Guard<'_> {
         Moment(moment >> SEQUENCE_BITS << SEQUENCE_BITS | u64::from(sequence))
     }
 
-    /// Lets go of a leaf that turned out to be damaged, so that its reader can say of this moment that it
-    /// is. The one way in which a moment comes back: of such a leaf nothing is promised anything.
+    /// Unlocks a leaf that turned out to be damaged, with the sequence that it had, so that its reader can report the damage
+    /// for that moment. Only here a moment comes back; that does no harm, since a damaged leaf gives no guarantees.
     pub(crate) fn unchanged(self) {
         let moment = self.side.moment.load(Ordering::Relaxed);
         self.side.moment.store(moment & !LOCKED, Ordering::Release);
         std::mem::forget(self);
     }
 
-    /// It is to be made anew.
+    /// Marks the side-car as one that has to be made anew.
     pub(crate) fn forget(&self) {
         self.made(0, 0);
     }
 
-    /// It is valid in this dead epoch: to be said last.
+    /// Marks the side-car as made in this dead epoch. The caller does this last.
     pub(crate) fn made(&self, dead_epoch: u32, newest: u64) {
         self.side.newest.store(newest, Ordering::Relaxed);
         let sequence = self.side.moment.load(Ordering::Relaxed) as u32;
@@ -338,7 +340,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         let Moment(next) = self.next();
         if next as u32 == 0 {
-            // From here on sequences come again.
+            // From here on sequences repeat, so the order is forgotten.
             self.side.order[WORDS].store(0, Ordering::Relaxed);
         }
         self.side.moment.store(next, Ordering::Release);
@@ -372,7 +374,7 @@ mod tests {
         let side = Side::new_zeroed();
         let moment = side.lock().set_order(&order(&[1]));
         assert!(side.order(moment).is_some());
-        // The last even one.
+        // The last even sequence.
         side.moment.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
         (0..2).for_each(|_| drop(side.lock()));
         assert_eq!(side.begin(0), Some(moment));

@@ -1,4 +1,4 @@
-//! A slot: a place of a line, in which an element is.
+//! A slot: a place in a line, for one element.
 
 use tembo_pmem::{LineStores, Region, Word};
 use tembo_pool::Object;
@@ -8,17 +8,17 @@ use crate::nvtree::format::{Line, SHAPE_BITS, SLOTS_PER_LINE};
 
 const SHAPE_MASK: u32 = (1 << SHAPE_BITS) - 1;
 
-/// The line and the place in it.
+/// The line of a slot, and the place in the line.
 #[inline]
 pub(crate) fn place_of(slot: usize) -> (usize, usize) {
     (slot / SLOTS_PER_LINE, slot % SLOTS_PER_LINE)
 }
 
-/// An element and its meta bits in a line.
+/// Reads an element and its meta bits.
 #[inline]
 pub(crate) fn read(line: &Line, at: usize) -> (Element, Meta) {
     let (metas, tail) = (line.metas.load(), line.meta_and_shapes.load());
-    // Without branches: nothing can predict the place.
+    // There are no branches: nothing can predict the place.
     let meta = if at < 2 { metas >> (at % 2 * 32) } else { tail } as u32;
     let pair = &line.pairs[at];
     let element =
@@ -40,7 +40,7 @@ fn shape_in(tail: u64, at: usize) -> Shape {
     Shape((tail >> 32) as u32 >> (at as u32 * SHAPE_BITS) & SHAPE_MASK)
 }
 
-/// As [`read`], of one that has the word and the key's part of the shape; without the meta bits.
+/// As [`read`], without the meta bits, if the element has that word and that key's part of the shape.
 #[inline(always)]
 pub(crate) fn read_of(line: &Line, at: usize, word: u64, key: Shape) -> Option<Element> {
     let pair = &line.pairs[at];
@@ -52,16 +52,16 @@ pub(crate) fn read_of(line: &Line, at: usize, word: u64, key: Shape) -> Option<E
     })
 }
 
-/// Whether what is in a place, whatever it is, has a record.
+/// Whether a place has a record, whether its element counts or not.
 #[inline]
 pub(crate) fn has_record(line: &Line, at: usize) -> bool {
     shape_in(line.meta_and_shapes.load(), at).value_len().is_none()
 }
 
-/// A bit for each place of a line where an element is that has this object.
+/// A bit for each place of a line whose element has this object.
 #[inline(always)]
 pub(crate) fn owned(line: &Line, object: Object) -> u64 {
-    // Mostly it is in none.
+    // In most cases no place has it.
     let is_there = |at: usize| Object::from_bits(line.pairs[at].payload.load()) == object;
     let owns = |at: usize| {
         let (element, meta) = read(line, at);
@@ -70,14 +70,14 @@ pub(crate) fn owned(line: &Line, object: Object) -> u64 {
     (0..SLOTS_PER_LINE).fold(0, |owned, at| owned | u64::from(is_there(at) && owns(at)) << at)
 }
 
-/// Stores an element into a place of a line where nothing that counts is. The caller holds the
+/// Stores an element into a place of a line that has no element that counts. The caller holds the
 /// leaf's lock. Durable after a fence.
 #[inline(always)]
 pub(crate) fn write(region: &Region, line: &Line, at: usize, element: &Element, meta: Meta) {
     write_all(region, line, [(at, *element, meta)]);
 }
 
-/// As [`write()`], of several elements of a line, which is flushed once.
+/// As [`write()`], for several elements of a line, which is flushed once.
 #[inline(always)]
 pub(crate) fn write_all(
     region: &Region,
@@ -88,7 +88,7 @@ pub(crate) fn write_all(
     for (at, element, meta) in elements {
         put(&mut stores, line, at, &element, meta);
     }
-    // ORDER: durable before the fence of the thread that commits it.
+    // ORDER: the element is durable with the fence of the thread that commits it.
     stores.flush("nvtree.element.flush", &line.metas);
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn publish(region: &Region, line: &Line, at: usize, meta: Meta) {
     region.commit("nvtree.element.restamp", word, rest | u64::from(meta.0) << shift);
 }
 
-/// Empties a place of a line in which nothing that counts is; not flushed. Whether something was there.
+/// Empties a place whose element does not count any more, without a flush. Returns whether it had an element.
 #[inline]
 pub(crate) fn erase(region: &Region, line: &Line, at: usize) -> bool {
     let (word, shift) = meta_word(line, at);
@@ -136,14 +136,14 @@ pub(crate) fn erase(region: &Region, line: &Line, at: usize) -> bool {
     emptied != before
 }
 
-/// The word that has the meta bits of a place, and where in it they are.
+/// The word that has the meta bits of a place, and their shift in it.
 #[inline]
 fn meta_word(line: &Line, at: usize) -> (&Word, u32) {
     let word = if at < 2 { &line.metas } else { &line.meta_and_shapes };
     (word, 32 * (at as u32 & 1))
 }
 
-/// The element in a slot, and its meta bits; nothing if there is no such slot.
+/// The element in a slot, and its meta bits. Both are zero if there is no such slot.
 pub(crate) fn read_slot(lines: &[Line], slot: usize) -> (Element, Meta) {
     let (number, at) = place_of(slot);
     lines.get(number).map(|line| read(line, at)).unwrap_or_default()

@@ -21,21 +21,21 @@ use crate::nvtree::leaf::Moment;
 /// Answers about slots of ended elements: a bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Something needs them.
+    /// Slots of elements that some version needs.
     pub(crate) needed: u64,
-    /// Nothing does.
+    /// Slots of elements that no version needs.
     pub(crate) unneeded: u64,
 }
 
 impl Asked {
-    /// The answers after the group has put an element into a slot, which has ended the one in `old`.
+    /// The answers after the group has put an element into a slot, which has ended the element in `old`.
     pub(crate) fn after(self, slot: usize, old: Option<usize>) -> Asked {
         let (slot, old) = (1 << slot, old.map_or(0, |old| 1 << old));
         Asked { needed: (self.needed | old) & !slot, unneeded: self.unneeded & !(slot | old) }
     }
 }
 
-/// Of which leaf answers are, from when on, and in the group of which version.
+/// What answers are about: a leaf, the moment since which they hold, and the version of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AskedOf {
     pub(crate) leaf: LeafId,
@@ -49,7 +49,7 @@ pub(crate) struct AskedOf {
 /// change before it has flushed are in memory: that took longer than all else of a change.
 #[derive(Default)]
 pub(crate) struct LastAsked {
-    /// As [`AskedOf::words`]; then the answers; then their mark: words of two groups are never taken for those of one.
+    /// The words of [`AskedOf::words`], then the answers, then their mark. The mark shows if words of two groups are mixed.
     words: [AtomicU64; 6],
 }
 
@@ -60,7 +60,7 @@ impl AskedOf {
     }
 }
 
-/// A mark of some words, which is that of no others as a rule.
+/// A mark of some words: a hash, which other words rarely have.
 #[inline]
 fn mark([leaf, moment, version]: [u64; 3], asked: Asked) -> u64 {
     let words = [leaf, moment, version, asked.needed, asked.unneeded];
@@ -70,7 +70,7 @@ fn mark([leaf, moment, version]: [u64; 3], asked: Asked) -> u64 {
 }
 
 impl LastAsked {
-    /// The answers; none if the last ones are of anything else.
+    /// The answers about this. They are empty if the last ones are about anything else.
     #[inline]
     pub(crate) fn get(&self, of: AskedOf) -> Asked {
         let [leaf, moment, version, needed, unneeded, marked] =
@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(last.get(other), Asked::default());
         }
         for word in &last.words {
-            // Of another group, whatever it is.
+            // Any changed word makes it another group's.
             word.fetch_xor(1, Ordering::Relaxed);
             assert_eq!(last.get(of), Asked::default());
             word.fetch_xor(1, Ordering::Relaxed);
@@ -130,7 +130,7 @@ mod tests {
         let asked = Asked { needed: 0b0100, unneeded: 0b0011 };
         assert_eq!(asked.after(0, Some(3)), Asked { needed: 0b1100, unneeded: 0b0010 });
         assert_eq!(asked.after(1, None), Asked { needed: 0b0100, unneeded: 0b0001 });
-        // An element of the group in the place of another one of it.
+        // An element of the group takes the place of another element of the group.
         assert_eq!(asked.after(5, Some(5)), asked);
     }
 }

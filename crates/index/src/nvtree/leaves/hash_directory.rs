@@ -1,4 +1,4 @@
-//! The directory of a tree whose keys are scattered: which leaf has the keys that begin with some bits.
+//! The directory of a hash index: maps the first bits of scattered keys to the leaf that has these keys.
 //!
 //! # The idea
 //! Extendible hashing (Fagin, Nievergelt, Pippenger, Strong, ACM TODS 4, 1979) finds a bucket by the first bits of
@@ -42,39 +42,38 @@ use super::directory_memory::DirectoryMemory;
 use crate::key::KeyBytes;
 use crate::nvtree::inner::LeafId;
 
-/// Slots for each leaf, at least: keys that begin as the low key of some leaf does, with all bits, are in a shared
-/// slot.
+/// Least number of slots for each leaf. Of these, about one is shared: the one in which the low key of the leaf lies.
 const SLOTS_PER_LEAF: usize = 4;
-/// Slots that a leaf is listed in at most.
+/// Most slots in which a leaf is listed.
 const SPAN_MAX: u64 = 1 << 10;
 const BITS_MIN: u32 = 6;
 const BITS_MAX: u32 = 30;
 
 const UNKNOWN: u32 = 0;
 const SHARED: u32 = 1;
-/// Of the leaf of number zero.
+/// The word of a slot that names leaf 0.
 const FIRST: u32 = 2;
 
 /// The directory.
 pub(crate) struct HashDirectory {
-    /// Bits that number a slot.
+    /// First bits of a key that are the number of its slot.
     bits: AtomicU32,
-    /// By bits.
+    /// The tables, by their number of bits.
     tables: [OnceLock<Box<[AtomicU32]>>; BITS_MAX as usize + 1],
     memory: Arc<DirectoryMemory>,
 }
 
-/// What a slot said.
+/// The content of a slot.
 pub(crate) enum Listed<'d> {
-    /// This leaf has all keys that begin so.
+    /// This leaf has all keys of the slot.
     Leaf(LeafId, Entry<'d>),
-    /// The inner nodes know.
+    /// Several leaves have keys of the slot: a search goes through the inner nodes.
     Shared,
-    /// Nothing has asked yet.
+    /// No search has listed a leaf yet.
     Unknown,
 }
 
-/// Where a leaf was found.
+/// The slot in which a leaf was found, as it was.
 pub(crate) struct Entry<'d> {
     directory: &'d HashDirectory,
     slot: &'d AtomicU32,
@@ -83,10 +82,10 @@ pub(crate) struct Entry<'d> {
 }
 
 impl Entry<'_> {
-    /// Whether it says the same.
+    /// Whether the slot still says the same.
     #[inline]
     pub(crate) fn still(&self) -> bool {
-        // The sequence of the leaf was read before, with acquire.
+        // The sequence of the leaf was read before, with acquire ordering.
         self.slot.load(Ordering::Relaxed) == self.said
             && self.directory.bits.load(Ordering::Relaxed) == self.bits
     }
@@ -100,13 +99,13 @@ impl Drop for HashDirectory {
 }
 
 impl HashDirectory {
-    /// Empty; what it takes is counted in `memory`.
+    /// An empty directory. Its tables are counted in `memory`.
     pub(crate) fn new(memory: Arc<DirectoryMemory>) -> HashDirectory {
         let tables = std::array::from_fn(|_| OnceLock::new());
         HashDirectory { bits: AtomicU32::new(0), tables, memory }
     }
 
-    /// What is known of a key whose first eight bytes are `head`.
+    /// The content of the slot of a key whose first eight bytes are `head`.
     #[inline(always)]
     pub(crate) fn find(&self, head: u64) -> Listed<'_> {
         let bits = self.bits.load(Ordering::Acquire);
@@ -118,7 +117,7 @@ impl HashDirectory {
         }
     }
 
-    /// Says that the slot of a key will be read soon.
+    /// Asks the processor for the slot of a key.
     #[inline]
     pub(crate) fn prefetch(&self, head: u64) {
         if let Some(slot) = self.slot(self.bits.load(Ordering::Acquire), head) {
@@ -132,7 +131,7 @@ impl HashDirectory {
         table.get((head >> (64 - bits)) as usize)
     }
 
-    /// Has slots for so many leaves from here on, as far as there is memory for them.
+    /// Makes a table for so many leaves, as far as there is memory for it.
     pub(crate) fn reach(&self, leaves: usize) {
         let wanted = leaves.saturating_mul(SLOTS_PER_LEAF).next_power_of_two().ilog2();
         let wanted = wanted.clamp(BITS_MIN, BITS_MAX);
@@ -145,7 +144,7 @@ impl HashDirectory {
         }
     }
 
-    /// Makes the table of so many bits; false: there is no memory for it.
+    /// Makes the table of so many bits. Returns false if there is no memory for it.
     fn make(&self, bits: u32) -> bool {
         let Some(table) = self.tables.get(bits as usize) else { return false };
         let size = size_of::<AtomicU32>() as u64 * (1 << bits);
@@ -186,16 +185,16 @@ impl HashDirectory {
         parts.into_iter().flatten().for_each(|at| store(table, at, SHARED));
     }
 
-    /// Says that the slot of a key whose first eight bytes are `head` names no leaf.
+    /// Marks the slot of a key whose first eight bytes are `head` as shared, if it is unknown.
     pub(crate) fn share(&self, head: u64) {
         if let Some(slot) = self.slot(self.bits.load(Ordering::Acquire), head) {
-            // What another thread has listed meanwhile is right.
+            // If another thread has listed a leaf meanwhile, that stays.
             let _ = slot.compare_exchange(UNKNOWN, SHARED, Ordering::Release, Ordering::Relaxed);
         }
     }
 
-    /// A leaf that covers the keys from `low` on takes in the next one, which covers those from `middle` on, below `high`.
-    /// The caller holds the locks of both.
+    /// Notes that a leaf that covers the keys from `low` on takes in the next one, which covers those from `middle` on, below
+    /// `high`. The caller holds the locks of both.
     pub(crate) fn merge(
         &self,
         low: KeyBytes<'_>,
@@ -206,12 +205,12 @@ impl HashDirectory {
         forget((table, bits), middle, high);
         let Covered { whole, .. } = covered(low, high, bits);
         if whole.end.saturating_sub(whole.start) > SPAN_MAX {
-            // A split would not look for what names a leaf of so many slots.
+            // A later split would not look for slots that name a leaf of so many slots.
             forget((table, bits), low, Some(middle));
         }
     }
 
-    /// The leaf that is named for keys that begin so, and the slot.
+    /// The leaf that is named for keys with this beginning, and the slot.
     #[cfg(test)]
     pub(crate) fn listed(&self, head: u64) -> Option<(LeafId, std::ops::RangeInclusive<u64>)> {
         let Listed::Leaf(leaf, entry) = self.find(head) else { return None };
@@ -225,7 +224,7 @@ impl HashDirectory {
     }
 }
 
-/// Forgets which leaf covers the keys from `low` on, below `high`.
+/// Makes the slots of the keys from `low` on, below `high`, unknown.
 fn forget((table, bits): (&[AtomicU32], u32), low: KeyBytes<'_>, high: Option<KeyBytes<'_>>) {
     let Covered { whole, parts } = covered(low, high, bits);
     if whole.end.saturating_sub(whole.start) <= SPAN_MAX {
@@ -242,20 +241,20 @@ fn store(table: &[AtomicU32], at: u64, said: u32) {
 /// The slots of a range of keys.
 #[derive(Debug, PartialEq)]
 struct Covered {
-    /// Those all keys of which lie in the range.
+    /// Slots all of whose keys lie in the range.
     whole: Range<u64>,
-    /// Those some keys of which may.
+    /// Slots some of whose keys may lie in the range.
     parts: [Option<u64>; 2],
 }
 
-/// The slots, of so many bits, of the keys from `low` on, below `high`.
+/// The slots of the keys from `low` on, below `high`, in the table of so many bits.
 fn covered(low: KeyBytes<'_>, high: Option<KeyBytes<'_>>, bits: u32) -> Covered {
     let shift = 64 - bits;
-    // A slot, and whether its least key is the first that is not below `end`.
+    // The slot of `end`, and whether `end` bounds it from below: the slot's least key is the first not below `end`.
     let first_of = |end: KeyBytes<'_>| {
         let word = end.head(0);
         let slot = word >> shift;
-        // The least key of a slot ends in no zero byte: a key of zeros behind it is above it.
+        // The least key of a slot does not end in a zero byte: the same key with zeros behind it is greater.
         let is_least = slot << shift == word && end.len() <= 8 && !ends_in_zero(end);
         (slot, is_least)
     };
@@ -291,7 +290,7 @@ mod tests {
         covered(low.into(), high.map(KeyBytes::from), BITS)
     }
 
-    /// What a slot is said to cover is what its keys do: the least one, the greatest ones, and some between.
+    /// `covered` agrees with the keys of a slot: its least one, its greatest ones, and some between.
     #[test]
     fn a_whole_slot_has_no_key_outside() {
         let mut seed = 1_u64;
@@ -373,7 +372,7 @@ mod tests {
         assert!(matches!(directory.find(0), Listed::Shared));
     }
 
-    /// A sixteenth of the memory: two directories have it together, and one that is dropped gives its part back.
+    /// Two directories share a sixteenth of the memory, and one that is dropped gives its part back.
     #[test]
     fn directories_take_no_more_than_their_part() {
         let memory = Arc::new(DirectoryMemory::of(Some(16 * 20_000)));
@@ -394,7 +393,7 @@ mod tests {
         assert_eq!(other.table().unwrap().1, 12);
         drop(other);
         assert_eq!(memory.taken(), 0);
-        // Without any there is the smallest table, so that a search learns at once that the inner nodes know.
+        // Without memory there is the smallest table, so that a search learns at once to go through the inner nodes.
         let least = directory(Some(0));
         least.reach(1000);
         assert_eq!((least.memory.taken(), least.table().unwrap().1), (4 * 64, BITS_MIN));

@@ -1,22 +1,22 @@
-//! The list of leaves where no hint names it, walked from many places at once.
+//! Finds all leaves where there is no hint: the list is walked from many places at once.
 //!
 //! # The idea
 //! The list leads from each leaf to anywhere in the pool, and only the header there says where to
 //! next: a walk from leaf to leaf waits for memory at every one. So, where the list does not soon end, there
 //! are many walks. In chunks all over the pool headers of leaves are looked for: these are *entries*, from each whose list is
-//! walked up to the next entry that it comes to. A thread has some of these walks under way, a step of
-//! each in turn, so that their ways through memory are waited for together; and there are some threads.
+//! walked up to the next entry that it comes to. A thread has some of these walks under way and takes a step
+//! of one after the other, so that it waits for their ways through memory together; and there are some threads.
 //! What a walk finds is a *segment*. Put together from the first leaf on, each behind the one that
 //! ends where it begins, they are the list.
 //!
 //! # Why it is right
-//! An entry is not believed for being there: space that was a leaf once still looks like one. What is
-//! returned are the segments that the list comes to from the first leaf on; every step in them was read in
-//! a leaf that is linked. What was found from elsewhere is forgotten, errors included.
+//! An entry need not be in the list: space that was a leaf once still looks like one. The result consists of the
+//! segments to which the list comes from the first leaf on; every step in them was read in
+//! a leaf that is linked. Other segments are forgotten, their errors included.
 //!
 //! # Why it ends
-//! No walk takes more steps than there are places for leaves. Whether the low keys rise, is asked by what takes the
-//! leaves.
+//! No walk takes more steps than there are places for leaves. The caller, which takes the leaves, verifies that their low
+//! keys rise.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,15 +32,15 @@ use crate::nvtree::inner::LeafId;
 use crate::nvtree::leaf::{Leaf, check};
 use crate::{Error, Forest};
 
-/// So many leaves one walk passes first: there may be no more, and the chunks that it comes to are near.
+/// Leaves that one walk passes first. There may be no more, and the chunks to which it comes are near.
 const BEGINNING: usize = 1024;
-/// In so many chunks at least entries are looked for, and how many leaves may be entries in each.
+/// Least number of chunks in which entries are looked for, and most entries in each.
 const CHUNKS_ASKED: u64 = 256;
 const ENTRIES_PER_CHUNK: u64 = 2;
 /// Walks that a thread has under way.
 const ABREAST: usize = 16;
-/// Bytes of a pool that are worth a thread: where processors are busy, to wait for one that has just begun
-/// can take longer than its share of the work. And threads at most.
+/// Bytes of a pool for which one more thread is worth it, and most threads. Where processors are busy, the wait for a
+/// thread that has just begun can take longer than its share of the work.
 const BYTES_PER_THREAD: u64 = 256 << 20;
 const THREADS_MAX: usize = 8;
 /// Leaves that are prefetched before the one that is returned.
@@ -49,22 +49,22 @@ const PREFETCHED: usize = 16;
 /// Where walks begin, and what they have found.
 struct Runs<'f> {
     forest: &'f Forest,
-    /// Where the list goes on behind its beginning is the first of them.
+    /// The entries. The first one is the leaf with which the list goes on behind its beginning.
     entries: Vec<LeafId>,
     numbers: HashMap<LeafId, usize>,
     chunk_size: u64,
     /// Bytes of a chunk in which entries lie.
     entry_bytes: u64,
-    /// The first entry from which nothing walks.
+    /// The first entry from which no walk has begun.
     next: AtomicUsize,
-    /// By entry.
+    /// The segments, by entry.
     segments: Mutex<Vec<Option<Segment>>>,
 }
 
 /// A part of the list.
 struct Segment {
     leaves: Vec<LeafId>,
-    /// The entry at which the next one begins; `None`: the list ends.
+    /// The entry at which the next segment begins. `None`: the list ends.
     end: Result<Option<usize>, Error>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn all_leaves(
     }))
 }
 
-/// The first leaves; the one that comes next.
+/// Adds the first leaves of the list. Returns the one that comes next.
 fn beginning(
     forest: &Forest,
     first: LeafId,
@@ -120,7 +120,7 @@ fn header(forest: &Forest, leaf: LeafId) -> Result<&LeafHeader, Error> {
 }
 
 impl<'f> Runs<'f> {
-    /// From `first` on, and from others, behind these leaves.
+    /// The walks from `first` and other entries, for the list behind these leaves.
     fn from(forest: &'f Forest, first: LeafId, begun: &[LeafId]) -> Result<Runs<'f>, Error> {
         let geometry = forest.pool().geometry();
         let (chunk_size, node_size) = (geometry.chunk_size.into(), u64::from(geometry.node_size));
@@ -151,7 +151,7 @@ impl<'f> Runs<'f> {
         Ok(runs)
     }
 
-    /// Makes what looks like a leaf, and was not passed, an entry.
+    /// Makes a place an entry if it looks like a leaf and was not passed.
     fn ask(&mut self, offset: u64, begun: &HashSet<LeafId>) -> Result<(), Error> {
         let header: &LeafHeader = self.forest.region().get(offset)?;
         if let Ok(leaf) = LeafId::try_from(offset >> self.forest.leaf_bits)
@@ -176,7 +176,7 @@ impl<'f> Runs<'f> {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // Without it this thread does all.
+                // If there is no other thread, this one takes all walks.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, || self.run_some());
             }
             self.run_some();
@@ -217,7 +217,7 @@ impl<'f> Runs<'f> {
         }
     }
 
-    /// Takes a step; where the walk ends if it does.
+    /// Takes a step of a walk. Returns where the walk ends, if it does.
     fn step(&self, run: &mut Run) -> Result<Option<Option<usize>>, Error> {
         let Some(next) = next_of(self.forest, run.at)? else {
             run.leaves.push(run.at);

@@ -1,4 +1,4 @@
-//! What the inner nodes do not know yet.
+//! How far the inner nodes know the leaves after an opening, and what is left of the hint.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,18 +15,18 @@ use crate::{Error, Forest};
 #[derive(Default)]
 pub(super) struct Opening {
     is_whole: AtomicBool,
-    /// The hint, as long as they do not know all of it.
+    /// The hint, as long as the inner nodes do not know all its leaves.
     hint: Mutex<Option<Unread>>,
 }
 
 /// A hint of which not all pages were read.
 pub(super) struct Unread {
     pub(super) directory: Directory,
-    /// By page.
+    /// Whether each page was read.
     pub(super) read: Vec<bool>,
 }
 
-/// What a search wants the last of: leaves with low keys...
+/// Which leaf a search wants: the last one with a low key...
 #[derive(Clone, Copy)]
 pub(super) enum Reach<'k> {
     /// not above the key.

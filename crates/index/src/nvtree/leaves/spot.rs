@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::nvtree::leaf::{Element, Leaf, Meta, Moment, Placed, Prints, Traits, print};
 
-/// A leaf at a moment, and what was read of its side-car then.
+/// A leaf at a moment, with the content of its side-car at that moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'f, 'k> {
     pub(crate) leaf: Leaf<'f>,
@@ -24,7 +24,7 @@ pub(crate) struct Found {
 
 impl Spot<'_, '_> {
     /// The newest element of the key, unless that is a removal. The key's record must be safe to
-    /// read: its version pinned, or the caller the writer.
+    /// read: its version is pinned, or the caller is the writer.
     #[inline]
     pub(crate) fn newest(&self) -> Result<Option<Found>, Error> {
         for slot in self.prints.matching(print(self.hash), self.leaf.lines()) {

@@ -13,12 +13,12 @@ pub(crate) struct Wanted<'k> {
     pub(crate) hash: u64,
 }
 
-/// A key as the elements of a leaf have it, all of whose keys have the leaf's prefix, and behind it no more
-/// than a word.
+/// A key as the elements of a leaf have it, if all keys of the leaf have its prefix and this key has no more than a word
+/// behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct SimpleKey {
     pub(crate) word: u64,
-    /// The key's part of it.
+    /// The key's part of the shape.
     pub(crate) shape: Shape,
 }
 
@@ -28,7 +28,7 @@ impl<'k> Wanted<'k> {
         Wanted { key, head: head(key, 0), hash: hash(key) }
     }
 
-    /// As the elements of a leaf of that kind have it; `None`: they may have it otherwise.
+    /// The key as the elements of a leaf of that kind have it. `None`: they may have it in another form.
     #[inline(always)]
     pub(crate) fn simple(&self, traits: Traits) -> Option<SimpleKey> {
         let prefix_len = usize::from(traits.prefix_len);
@@ -46,7 +46,7 @@ impl<'k> Wanted<'k> {
 }
 
 impl SimpleKey {
-    /// The slot of the newest element of the key, and that: of those with the key's fingerprint.
+    /// The newest element of the key, and its slot, found among the elements with the key's fingerprint.
     #[inline(always)]
     pub(crate) fn find(&self, mut matching: Slots, lines: &[Line]) -> Option<(usize, Element)> {
         matching.find_map(|slot| {

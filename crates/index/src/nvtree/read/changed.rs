@@ -23,7 +23,7 @@ pub(crate) fn changed_after(
     }
 }
 
-/// Sound if the moment still is.
+/// As `changed_after`, in a spot. The result is sound if the spot's moment still is.
 fn spot_changed_after(
     spot: &Spot<'_, '_>,
     since: u64,
@@ -32,8 +32,8 @@ fn spot_changed_after(
     let bases = spot.leaf.bases()?;
     let mut last = since;
     let is_later = |last: u64, stamp: Stamp| {
-        // A record is read only where the element was whole; then it is kept, being newer than
-        // what is visible or what is pinned.
+        // A record is read only where the element was read whole. Then the record is kept, since it is newer than the
+        // visible version or than a pinned one.
         stamp.version() > last && now.sees(stamp, Stamp::NONE) && is_still(spot)
     };
     for slot in spot.prints.used(spot.leaf.lines()) {

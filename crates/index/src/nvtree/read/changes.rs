@@ -1,4 +1,4 @@
-//! What happened between two versions: leaf by leaf, those in which nothing is that new passed over.
+//! What happened between two versions: leaf by leaf, without the leaves in which nothing is that new.
 
 use crate::changes::{Changed, Period, VisitChanged};
 use crate::error::damaged;
@@ -29,7 +29,7 @@ pub(crate) fn visit_changes(
 ) -> Result<(), Error> {
     let mut start = from.to_vec();
     loop {
-        // Found anew each time, since merges take leaves away.
+        // The leaf is looked for anew each time, since merges take leaves away.
         let spot = leaves.spot(Wanted::new(&start))?;
         let leaf = &spot.leaf;
         let found = gather(leaf, period);
@@ -38,7 +38,7 @@ pub(crate) fn visit_changes(
             continue;
         }
         let (found, next) = (found?, next?);
-        // What a merge has brought here from the leaf before was visited there.
+        // Elements that a merge has brought from the leaf before were visited there.
         if !found.iter().filter(|found| found.key >= start).all(|found| visit(found.known())) {
             return Ok(());
         }
@@ -52,7 +52,7 @@ pub(crate) fn visit_changes(
     }
 }
 
-/// What a leaf has of a period, by key and version.
+/// The changes of a period in a leaf, by key and version.
 fn gather<'f>(leaf: &Leaf<'f>, period: Period<'_>) -> Result<Vec<Found<'f>>, Error> {
     let mut found = Vec::new();
     if leaf.side.newest() <= period.after {

@@ -1,5 +1,5 @@
-//! Finding the value of a key: its leaf, its slot by fingerprint; and where there are elements that the view does not
-//! see, among all of the leaf.
+//! Finding the value of a key: its leaf, then its slot by the fingerprint. Where the leaf has elements that the view does
+//! not see, all its elements are compared.
 
 use tembo_pmem::Region;
 use tembo_pool::Object;
@@ -12,15 +12,15 @@ use crate::nvtree::leaves::{Leaves, Reached, Spot, Wanted};
 use crate::record::{ask_for_record, size_changed};
 use crate::{Error, Stamp, Value, View};
 
-/// Lines of a record that are asked for; of those that follow the processor thinks itself.
+/// Lines of a record that are prefetched. The processor fetches those that follow by itself.
 const RECORD_LINES: u64 = 4;
 
-/// Brings near what a search for each of the keys will read, for all of them at once.
+/// Prefetches what a search for each of the keys will read, for all of them at once.
 pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
     bring_leaves_near(leaves, keys, |leaf, record, _| prefetch_record(leaf.region(), record))
 }
 
-/// Brings near what a change of each of the keys will read, for all of them at once: of a record that is there its key.
+/// Prefetches what a change of each of the keys will read, for all of them at once: of a present record only the key.
 pub(crate) fn bring_changes_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
     bring_leaves_near(leaves, keys, |leaf, record, key| {
         let size = size_changed(leaf.forest, record, key.len());
@@ -58,14 +58,14 @@ fn bring_leaves_near(
     Ok(())
 }
 
-/// Says that a record will be read soon.
+/// Asks the processor for the first lines of a record.
 pub(crate) fn prefetch_record(region: &Region, record: Object) {
     region.will_read(record.offset(), record.size());
     let lines = record.size().div_ceil(LINE_SIZE).min(RECORD_LINES);
     (0..lines).for_each(|line| region.prefetch(record.offset().wrapping_add(line * LINE_SIZE)));
 }
 
-/// The value that the view sees. The leaf may have been reached before.
+/// The value that the view sees. `reached` is the leaf, if a search has reached it before.
 #[inline(never)]
 pub(crate) fn lookup<'f>(
     leaves: &'f Leaves,
@@ -89,7 +89,7 @@ pub(crate) fn lookup<'f>(
     }
 }
 
-/// As `lookup`, where there are elements that the view does not see.
+/// As `lookup`, in a leaf with elements that the view does not see.
 #[cold]
 fn lookup_among_all<'f>(
     leaves: &'f Leaves,
@@ -110,7 +110,7 @@ fn lookup_among_all<'f>(
 }
 
 /// The value of the newest element of the key in a leaf, unless that is a removal. The key's record must be
-/// there still: its version pinned, or the caller the writer.
+/// there still: its version is pinned, or the caller is the writer.
 fn newest<'f>(
     Reached { leaf, lines, .. }: &Reached<'f>,
     wanted: Wanted<'_>,
@@ -132,11 +132,11 @@ fn newest<'f>(
     Ok(None)
 }
 
-/// The element that the view sees. Sound if the moment still is.
+/// The element that the view sees. The result is sound if the spot's moment still is.
 fn seen_among_all(spot: &Spot<'_, '_>, view: View<'_>) -> Result<Option<Element>, Error> {
     let bases = spot.leaf.bases()?;
     let mut best: Option<(Stamp, Element, bool)> = None;
-    // What is free here may be a copy of what has gone elsewhere.
+    // A slot that is marked free may still have a copy of an element that has moved.
     for slot in spot.prints.used(spot.leaf.lines()) {
         let (element, meta) = spot.leaf.element(slot)?;
         let stamp = meta.stamp(bases);
@@ -144,7 +144,7 @@ fn seen_among_all(spot: &Spot<'_, '_>, view: View<'_>) -> Result<Option<Element>
         if meta.is_empty() || !is_later || !view.sees(stamp, Stamp::NONE) {
             continue;
         }
-        // A record is read only where the element was whole; then the view's pin keeps it.
+        // A record is read only where the element was read whole. Then the view's pin keeps it.
         if spot.leaf.side.still(spot.moment) && spot.leaf.is_of(&element, &spot.placed)? {
             best = Some((stamp, element, meta.is_removed()));
         }

@@ -6,8 +6,8 @@
 //!   leaves         asked for, all of them; then looked at
 //!   records        asked for, all of them; then read
 //! ```
-//! A key in whose way something is (inner nodes that are not whole, a leaf that a writer changes) is looked for alone, behind
-//! the others of its group.
+//! If a search is obstructed (by inner nodes that are not whole, or a leaf that a writer changes), its key is looked for
+//! alone, after the others of its group.
 
 use super::lookup::{lookup, prefetch_record};
 use crate::nvtree::fast::look_fast;
@@ -18,7 +18,7 @@ use crate::{Error, Value, View};
 /// Keys of a group. Processors wait for about so many lines at once.
 const GROUP: usize = 16;
 
-/// Adds the value of each key that the view sees, in the order of the keys; `SCATTERED`: of a tree that is sorted by hash.
+/// Adds the value of each key that the view sees, in the order of the keys. `SCATTERED`: the tree is sorted by hash.
 pub(crate) fn lookup_many<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
     keys: &[&[u8]],
@@ -51,7 +51,7 @@ pub(crate) fn lookup_many<'f, const SCATTERED: bool>(
     Ok(())
 }
 
-/// Asks for the records that may be of the key.
+/// Prefetches the records that may have the key.
 fn prefetch_records(Reached { leaf, lines, .. }: Reached<'_>, wanted: Wanted<'_>) {
     let (bytes, _) = leaf.side.bytes();
     for slot in Slots(bytes.equal(print(wanted.hash)) & leaf.all_slots()) {

@@ -1,10 +1,10 @@
-//! Leaves that a walk will come to, asked for before it does: one after the other each would have to be waited
-//! for. More than two at once make the processor wait for lines that are needed later before it has those that
-//! are needed now, and are for nothing where a walk ends.
+//! Prefetches leaves before a walk comes to them; otherwise it would wait for each, one after the other. More than two at
+//! once would make the processor wait for lines that are needed later before it has those that
+//! are needed first, and would be fetched for nothing where a walk ends.
 //!
-//! Where pages come from a disk one by one, it reads many side by side, and a leaf has fewer records than that. So there more
-//! leaves are asked for, and of those that are there by then the records: of none in the first leaves of a walk, which may end
-//! soon, then of more and more of them.
+//! Where pages come from a disk one by one, the disk reads many side by side, more than a leaf has records. So more
+//! leaves are asked for there, and the records of those leaves that have arrived: none in the first leaves of a walk, which
+//! may end soon, then those of more and more leaves.
 
 use tembo_pool::Object;
 
@@ -13,20 +13,20 @@ use crate::nvtree::inner::LeafId;
 use crate::nvtree::leaf::{Leaf, Slots, TOMB, place_of, read_element};
 use crate::nvtree::leaves::Leaves;
 
-/// Leaves between that in which a walk is and the last that it has asked for.
+/// Distance from the leaf of the walk to the last one that it has asked for.
 const DISTANCE: usize = 2;
 
-/// As many where pages come from a disk one by one.
+/// The same where pages come from a disk one by one.
 const DISTANCE_ALONE: usize = 5;
 
-/// Leaves behind that in which a walk is of which the records are asked for, at most: the last one asked for may not be there
-/// yet.
+/// Most leaves behind the leaf of the walk whose records are asked for. The last leaf asked for may not have arrived.
 const RECORDS_NEXT: usize = DISTANCE_ALONE - 1;
 
-/// Leaves that a walk goes through for each of these.
+/// Leaves through which a walk has to go before it asks for the records of one more leaf.
 const PASSED: usize = 2;
 
-/// Bytes of records that are asked for of one leaf. Of one that has more they are asked for as the walk comes to them.
+/// Most bytes of records that are asked for at once in one leaf. If it has more, they are asked for as the walk comes to
+/// them.
 const RECORDS_MAX: u64 = 256 << 10;
 
 /// Leaves that are looked up at once.
@@ -34,14 +34,14 @@ const KNOWN: usize = 8;
 
 pub(super) struct Prefetcher<'f> {
     leaves: &'f Leaves,
-    /// What the inner nodes say comes next; may be outdated.
+    /// The next leaves, as the inner nodes know them. They may be outdated.
     known: [Option<LeafId>; KNOWN],
-    /// So many of them were asked for.
+    /// How many of them were asked for.
     asked: usize,
     distance: usize,
     /// Leaves that the walk has gone through.
     passed: usize,
-    /// Leaves of which all records were asked for, and to which it has not come.
+    /// Leaves all of whose records were asked for, and to which the walk has not come.
     whole: Vec<LeafId>,
 }
 
@@ -53,7 +53,7 @@ impl<'f> Prefetcher<'f> {
         Prefetcher { leaves, known, asked: 0, distance, passed: 0, whole }
     }
 
-    /// Nothing has asked for the leaf, which covers the key. Whether all its records were asked for.
+    /// Begins a walk in a leaf that covers the key and was not asked for. Returns whether all its records were asked for.
     pub(super) fn begin(&mut self, leaf: &Leaf<'_>, key: &[u8]) -> bool {
         leaf.side.prefetch_rest();
         leaf.prefetch_all();
@@ -61,7 +61,7 @@ impl<'f> Prefetcher<'f> {
         self.come_to(leaf)
     }
 
-    /// The walk is in the next leaf, which covers the key. Whether all its records were asked for.
+    /// Goes on to the next leaf, which covers the key. Returns whether all its records were asked for.
     pub(super) fn go_on(&mut self, leaf: &Leaf<'_>, key: &[u8]) -> bool {
         if !self.ask() {
             self.look_up(key);
@@ -76,7 +76,7 @@ impl<'f> Prefetcher<'f> {
         self.ask_for_records();
         self.passed += 1;
         let place = self.whole.iter().position(|id| *id == leaf.id);
-        // What lies before it the walk has passed by.
+        // The walk has passed the leaves before it.
         place.inspect(|&place| drop(self.whole.drain(..=place))).is_some()
     }
 
@@ -93,8 +93,8 @@ impl<'f> Prefetcher<'f> {
         self.distance == DISTANCE_ALONE
     }
 
-    /// Looks up, in the list of leaves, the one that comes behind all that were asked for: an inner node does not know those of
-    /// the next.
+    /// Looks up the next leaf in the list of leaves, behind all that were asked for: an inner node does not know the leaves
+    /// of the next node.
     fn know_next(&mut self) {
         let last = self.asked.checked_sub(1).and_then(|place| self.leaf(place));
         let next = last.and_then(|last| last.next().ok().flatten());
@@ -108,7 +108,7 @@ impl<'f> Prefetcher<'f> {
         Leaf::at(&self.leaves.forest, id).ok()
     }
 
-    /// False: there is none that is known.
+    /// Asks for the next leaf. Returns false if none is known.
     fn ask(&mut self) -> bool {
         if self.reads_alone() && self.known.get(self.asked) == Some(&None) {
             self.know_next();
@@ -136,10 +136,10 @@ impl<'f> Prefetcher<'f> {
     }
 }
 
-/// Asks for the records of a leaf; whether these are all. A leaf that a writer is at has others a moment later.
+/// Asks for the records of a leaf. Returns whether these are all. While a writer changes the leaf this asks for none.
 fn ask_for_all(leaf: &Leaf<'_>) -> bool {
     let begin = || leaf.side.begin_now(leaf.forest.dead_epoch());
-    // The walk would make the side-car, and what goes wrong there is met by it.
+    // The walk would make the side-car anyway, and meets an error itself.
     let made = || make(leaf).ok().and_then(|()| begin());
     let Some(moment) = begin().or_else(made) else { return false };
     let (bytes, _) = leaf.side.bytes();

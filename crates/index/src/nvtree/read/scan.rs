@@ -1,8 +1,8 @@
 //! Ranges, both ways, leaf by leaf along the list or against it.
 //!
-//! Between two leaves others go on: what was walked may have been merged with what comes next. So a walk
-//! goes on from a key, never from a leaf, and of the leaf in which it finds that key it shows only what it
-//! has not shown.
+//! Other threads go on between two leaves: a leaf that was walked may have been merged with the next one. So a walk
+//! goes on from a key, never from a leaf, and shows only those elements of the leaf with that key that it has not shown
+//! before.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::range::Range;
 use crate::{Direction, Error, View, Visit};
 
-/// Which keys a walk shows, which way, and of what.
+/// What a walk shows: the range of keys, the direction, and which elements.
 #[derive(Clone, Copy)]
 struct Shows<'k> {
     range: Range<'k>,
@@ -79,14 +79,14 @@ fn scan_forward(
         Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
         Bound::Unbounded => Vec::new(),
     };
-    // The low key of the leaf that comes next.
+    // The low key of the leaf that comes next, once it is known.
     let mut high = Vec::with_capacity(64);
     let mut spot: Option<(Leaf<'_>, Moment)> = None;
     let mut prefetcher = Prefetcher::new(leaves);
-    // Past the first leaf there is nothing below the range, but for what was merged with it.
+    // Past the first leaf no element is below the range, except those that a merge has brought.
     let mut is_inside = matches!(wanted.range.from, Bound::Unbounded);
     loop {
-        // Of a leaf that came next `start` is the low key.
+        // `start` is the low key of a leaf that came next.
         let is_next = spot.is_some();
         let (leaf, moment) = match spot.take() {
             Some(spot) => spot,
@@ -132,7 +132,7 @@ fn scan_forward(
             make(&next)?;
             continue;
         };
-        // What came next when the leaf was read still does.
+        // The next leaf is still the one that was next when the leaf was read.
         if leaf.side.still(moment) {
             spot = Some((next, next_moment));
         }
@@ -146,14 +146,14 @@ fn scan_backward(
     visit: &mut Visit<'_>,
 ) -> Result<(), Error> {
     let mut shown = Shown::new();
-    // What is below that was not visited; `None`: all of it.
+    // Keys below this one were not visited. `None`: no key was visited.
     let mut below: Option<Vec<u8>> = match wanted.range.to {
         // The leaf of the key itself: the least key above it is in the same leaf or begins one.
         Bound::Included(key) => Some([key, &[0]].concat()),
         Bound::Excluded(key) => Some(key.to_vec()),
         Bound::Unbounded => None,
     };
-    // Something was visited.
+    // A key was visited.
     let mut is_inside = false;
     loop {
         let Some((id, token)) = leaves.leaf_below(below.as_deref())? else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! What a walk shows of a leaf: copied as it is at one moment, then shown, for what receives it may take its time.
+//! What a walk shows of a leaf. It is copied at one moment and shown after that, because the visitor may take long.
 //!
-//! In most leaves the elements are alike: keys and values are short, and of the same lengths. Of such a leaf pairs of
-//! words are copied, and no element is asked what it is.
+//! In most leaves the elements are alike: keys and values are short, and of the same lengths. From such a leaf pairs of
+//! words are copied, without a look at the shape of each element.
 
 use tembo_pool::Object;
 
@@ -12,33 +12,33 @@ use crate::range::Range;
 use crate::record_prefetcher::{NearRecords, RecordPrefetcher, Window};
 use crate::{Direction, Error, Value, View, Visit};
 
-/// What a walk looks for.
+/// Which elements a walk shows.
 #[derive(Clone, Copy)]
 pub(crate) enum Sought {
-    /// What the view sees.
+    /// Those that the view sees.
     Seen,
     /// Keys that were put or removed in versions above this one, up to that of the view.
     ChangedAfter(u64),
 }
 
-/// What a walk shows of a leaf.
+/// The elements of a leaf that a walk shows.
 pub(super) struct Shown {
-    /// Of a leaf with a history there can be more than its slots.
+    /// The elements. A leaf with a history can have more than it has slots.
     elements: Vec<Element>,
-    /// In the place of these.
+    /// The elements instead, if they are alike.
     alike: Alike,
     /// The leaf's prefix, and behind it room for the rest of the key being shown.
     key: Vec<u8>,
-    /// A key that stands in its record.
+    /// The key being shown, if it stands in a record.
     long_key: Vec<u8>,
     window: Window,
-    /// The records of the leaf were asked for.
+    /// Whether the records of the leaf were asked for.
     has_asked: bool,
 }
 
 /// Elements of one simple shape.
 struct Alike {
-    /// None: the leaf's are not alike.
+    /// Their shape. `None`: the elements of the leaf are not alike.
     shape: Option<Shape>,
     pairs: [(u64, u64); SLOTS_MAX],
     count: usize,
@@ -59,12 +59,12 @@ impl Shown {
         Shown { elements, alike, key, long_key, window, has_asked: false }
     }
 
-    /// Whether all records of the leaf that is read next were asked for.
+    /// Notes whether all records of the leaf that is read next were asked for.
     pub(super) fn set_asked(&mut self, has_asked: bool) {
         self.has_asked = has_asked;
     }
 
-    /// Reads what a view sees of a leaf; the moment at which that was, `None`: it has changed.
+    /// Reads what a view sees of a leaf. Returns the moment at which it was so. `None`: the leaf has changed meanwhile.
     pub(super) fn read(
         &mut self,
         leaf: &Leaf<'_>,
@@ -92,7 +92,7 @@ impl Shown {
                 match order_of(leaf, &guard) {
                     Ok(order) => (order, guard.set_order(&order)),
                     Err(error) => {
-                        // Damage, at this moment still.
+                        // The leaf is damaged, and has not changed since this moment.
                         guard.unchanged();
                         return Err(error);
                     }
@@ -112,7 +112,7 @@ impl Shown {
         Ok(Some(moment))
     }
 
-    /// As `read`, where there is what the view does not see.
+    /// As `read`, for a leaf with elements that the view does not see.
     fn read_all(&mut self, leaf: &Leaf<'_>, view: View<'_>) -> Result<(), Error> {
         let contents = LeafImage::read(leaf, view.dead)?.with_history(leaf)?;
         for key in contents.keys(leaf) {
@@ -124,7 +124,7 @@ impl Shown {
         Ok(())
     }
 
-    /// An element of each key that has changed after `since`.
+    /// Reads an element of each key that has changed after `since`.
     fn read_changed(&mut self, leaf: &Leaf<'_>, since: u64, view: View<'_>) -> Result<(), Error> {
         let contents = LeafImage::read(leaf, view.dead)?.with_history(leaf)?;
         let versions = since + 1..=view.version;
@@ -135,8 +135,8 @@ impl Shown {
         Ok(())
     }
 
-    /// Shows the keys in the range, as far as `ends` says that there may be others; false: that is
-    /// enough.
+    /// Shows the keys in the range. `ends` says which ends of the range may lie in the leaf. Returns false if the visitor
+    /// has had enough.
     pub(super) fn visit(
         &mut self,
         leaf: &Leaf<'_>,
@@ -178,7 +178,7 @@ impl Alike {
         }
     }
 
-    /// As [`Shown::visit`]; `key` with the length that all keys have.
+    /// As [`Shown::visit`]. `key` has the length that all keys have.
     fn visit(
         &self,
         (key, key_len): (&mut [u8], usize),
@@ -206,7 +206,7 @@ impl Alike {
     }
 }
 
-/// A key of `len` bytes, whose last up to eight are in the word. `key` is as for [`show`].
+/// A key of `len` bytes. Its last bytes, up to eight, are in the word. `key` is as for [`show`].
 #[inline(always)]
 fn name(key: &mut [u8], len: usize, word: u64) -> &[u8] {
     if let Some(rest) = key.last_chunk_mut::<8>() {
@@ -215,7 +215,7 @@ fn name(key: &mut [u8], len: usize, word: u64) -> &[u8] {
     key.get(..len).unwrap_or_default()
 }
 
-/// What `with` says of the key of an element of a leaf. `key` is as for [`show`].
+/// Calls `with` with the key of an element of a leaf, and returns the result. `key` is as for [`show`].
 fn named(
     leaf: &Leaf<'_>,
     element: &Element,
@@ -231,7 +231,7 @@ fn named(
     }
 }
 
-/// Shows elements of a leaf until that is enough; whether it was not. In `key` is the leaf's prefix, and room
+/// Shows elements of a leaf until the visitor has had enough; returns false then. `key` has the leaf's prefix, and room
 /// for eight bytes behind it.
 #[inline]
 fn show<'e>(
@@ -266,7 +266,7 @@ fn show<'e>(
 /// The entries of a leaf that are not simple.
 struct LongEntries<'w, I> {
     all: I,
-    /// None before the first record: few leaves have any.
+    /// Prefetches records. `None` before the first record: few leaves have any.
     near: Option<NearRecords<I>>,
     records: Option<RecordPrefetcher<'w, I>>,
     /// Room for a key that stands in its record.
@@ -274,7 +274,8 @@ struct LongEntries<'w, I> {
 }
 
 impl<I: Iterator<Item = Object> + Clone> LongEntries<'_, I> {
-    /// Shows an entry; whether that was not enough. A function of its own: what simple entries need stays in registers.
+    /// Shows an entry. Returns false if the visitor has had enough. It is not inlined, so that the values that simple
+    /// entries need stay in registers.
     #[inline(never)]
     fn show(
         &mut self,
@@ -295,7 +296,7 @@ impl<I: Iterator<Item = Object> + Clone> LongEntries<'_, I> {
     }
 }
 
-/// How many elements from the first on are such, of elements of which first some are and then none.
+/// How many of the first elements satisfy the condition, where none satisfies it behind the first that does not.
 fn position(
     elements: &[Element],
     mut is_such: impl FnMut(&Element) -> Result<bool, Error>,

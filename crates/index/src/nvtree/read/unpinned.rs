@@ -1,13 +1,13 @@
-//! Reading a value without a pin of its version: it is copied, and then the leaf's sequence is asked whether the leaf is
-//! what it was before.
+//! Reading a value without a pin of its version: the value is copied, and then the leaf's sequence shows whether the leaf
+//! has changed meanwhile.
 //!
 //! # Why the copy is sound
 //! A record is given up when the element that owns it leaves its leaf: under the leaf's lock, and so in another sequence.
 //! So if the sequence is the same before the element was read and after the record was copied, the record was the
-//! element's all that time. The leaf does not change when its tree is given up, or by a rollback: the caller asks behind
-//! the copy whether the tree is still its own. Until then nothing of it is believed: its space may be another's, whose bytes change, and so
-//! lengths are compared with those of the object, and an error is none. What was there at the opening and was not verified
-//! is left to readers with a pin.
+//! element's all that time. The leaf does not change when its tree is given up, or by a rollback: the caller asks after
+//! the copy whether the tree is still its own. Until then nothing of the copy is believed. The space may belong to another
+//! object, whose bytes change; so lengths are compared with that of the object, and an error does not count. Records that were
+//! there at the opening and were not verified are left to readers with a pin.
 
 use crate::nvtree::format::LINE_SIZE;
 use crate::nvtree::leaf::{Slots, place_of, print, read_of};
@@ -15,8 +15,8 @@ use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::{ask_for_record, read_unverified};
 use crate::{Value, ValueRoom};
 
-/// The newest value of a key that is longer than a word: one search, and one look at the leaf, whatever the leaf keeps of
-/// its keys. Else as [`copy_newest`].
+/// The newest value of a key that is longer than a word, by one search and one look at the leaf. Otherwise as
+/// [`copy_newest`].
 #[inline(never)]
 pub(crate) fn copy_long<'r, const SCATTERED: bool>(
     leaves: &Leaves,
@@ -29,7 +29,7 @@ pub(crate) fn copy_long<'r, const SCATTERED: bool>(
     copy(reached, wanted, version, room)
 }
 
-/// The newest value of the key in the leaf that was reached, if a version sees all of the leaf; `None`: it takes a pin.
+/// The newest value of the key in the leaf that was reached, if the view sees all of the leaf. `None`: the read needs a pin.
 #[inline(never)]
 pub(crate) fn copy_newest<'r>(
     reached: &Reached<'_>,
@@ -67,19 +67,19 @@ fn copy<'r>(
     let value = match (placed.shape.key_len(), record) {
         (None, Some(record)) => {
             if record.size() > LINE_SIZE {
-                // Where the value lies is known when the first line is there; that it lies in the next ones, before.
+                // The value begins in the first line or the next one: both are fetched before the header says where.
                 leaf.region().prefetch(record.offset() + LINE_SIZE);
                 leaf.region().prefetch(record.offset() + 2 * LINE_SIZE);
             }
             let (key, value) = read_unverified(leaf.forest, record).ok()?;
             if !key.eq_bytes(placed.key) {
-                // Word and hash were another's: that is rare, and the search with a pin looks at all of them.
+                // Word and hash are those of another key. That is rare, and the search with a pin looks at all candidates.
                 return None;
             }
             Value::in_pool(value)
         }
         _ => {
-            // Copies, for the others need not stand in memory.
+            // These are copies, so that the originals can stay in registers.
             let (leaf, element) = (leaf, element);
             leaf.value(&element).ok()?
         }

@@ -1,9 +1,9 @@
-//! Does the tree keep its promises? Order, ranges, versions and records, in the list, in the histories,
+//! The check of a tree: order, ranges, versions and records, in the list, in the histories,
 //! in the hint and in the inner nodes.
 //!
-//! What is found sound must be usable: no later operation may come upon what it calls damage. So an
+//! A tree that the check calls sound must be usable: no later operation may report damage. So an
 //! element must not only have a key that belongs to its leaf, it must also stand there as a search
-//! would look for it.
+//! expects it.
 
 use std::collections::HashSet;
 
@@ -17,12 +17,12 @@ use crate::nvtree::leaves::Leaves;
 use crate::record::{read_record, verify};
 use crate::{CheckReport, DeadIntervals, Error, KEY_SIZE_MAX, Retained};
 
-/// What a check knows and has found.
+/// The state of a check.
 struct Checking<'c> {
     retained: &'c Retained,
     dead: &'c DeadIntervals,
     report: CheckReport,
-    /// Low keys' records and history leaves: each is of one leaf.
+    /// Records of low keys and history leaves. Each belongs to one leaf only.
     owned: HashSet<u64>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn verify_tree(
     Ok(report)
 }
 
-/// What the hint says has been, and low keys never change.
+/// Verifies that the leaves of the hint are leaves with these low keys: low keys never change.
 fn verify_hint(leaves: &Leaves) -> Result<(), Error> {
     let Some(directory) = hint_directory(&leaves.forest, leaves.cell()?)? else { return Ok(()) };
     for page in &directory.pages {
@@ -114,11 +114,11 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// From the newest to the oldest, each once.
+    /// Verifies that the versions of a key fall from element to element.
     fn versions(&self, leaf: &Leaf<'_>, key: &[Seen]) -> Result<(), Error> {
         let falls = key.windows(2).all(|two| {
             let (newer, older) = (two[0].stamp.version(), two[1].stamp.version());
-            // What is raised to a base may meet its own copy in the history.
+            // An element that a rebase has raised may have a copy with the same stamp in the history.
             newer > older || newer == older && two[0].slot != NO_SLOT && two[1].slot == NO_SLOT
         });
         let has_been = key[0].stamp.version() <= self.retained.visible();
@@ -129,7 +129,7 @@ impl Checking<'_> {
     }
 }
 
-/// A leaf, and which keys belong there.
+/// A leaf, and the range of keys that belong to it.
 struct Range<'l, 'f> {
     leaf: &'l Leaf<'f>,
     low: KeyBytes<'f>,

@@ -1,4 +1,4 @@
-//! Logical collection: what nothing needs leaves the leaves, histories that nothing needs are unlinked,
+//! Logical collection: elements that nothing needs are erased, histories that nothing needs are unlinked,
 //! and a leaf that has become small takes in the one to its right.
 
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::nvtree::leaf::{Element, Guard, Leaf, Meta, Range, has_record, place_o
 use crate::nvtree::leaves::{Leaves, Spot, Wanted};
 use crate::{Error, Retired, Writer};
 
-/// Leaves that a step passes at most because they are not worth it.
+/// Most leaves that a step passes because they are not worth it.
 const PASSED_MAX: usize = 4;
 
 pub(crate) fn collect_step(
@@ -24,7 +24,7 @@ pub(crate) fn collect_step(
     from: Option<&[u8]>,
     writer: &mut Writer<'_>,
 ) -> Result<Option<Vec<u8>>, Error> {
-    // A leaf that the inner nodes lack could not be unlinked; nor one that the hint does not name yet.
+    // A leaf that the inner nodes do not know could not be unlinked.
     leaves.complete()?;
     let mut start = from.unwrap_or_default().to_vec();
     let mut passed = 0;
@@ -44,7 +44,7 @@ pub(crate) fn collect_step(
     };
     let leaf = &spot.leaf;
     let low_len = leaf.low()?.len() as u64;
-    // A full pool is collected before any other.
+    // A pool that is full must be collected all the more.
     let _section =
         reserve_structure(&leaves.forest, low_len, 0).or_else(|_| reserve_lines(&leaves.forest))?;
     let Some(guard) = leaf.side.lock_at(spot.moment) else {
@@ -61,7 +61,7 @@ pub(crate) fn collect_step(
     Ok(leaf.high()?.map(KeyBytes::to_vec))
 }
 
-/// Cleans a leaf, and merges it with the one to its right; whether it has.
+/// Cleans a leaf, and merges it with the one to its right. Returns whether it has merged them.
 fn collect_leaf(
     leaves: &Leaves,
     structure: &Mutex<()>,
@@ -75,7 +75,7 @@ fn collect_leaf(
     let contents = clean_history(leaf, contents, version, writer)?;
     let kept = clean(leaf, guard, &contents, version, writer)?;
     if let Some(right) = leaf.next()?
-        // While a mark walks, nothing may go back to where it has been.
+        // While a mark walks, no element may move to where the mark has been.
         && let Ok(_structure) = structure.try_lock()
     {
         return merge(leaves, leaf, guard, &kept, &right, version, writer);
@@ -83,7 +83,7 @@ fn collect_leaf(
     Ok(false)
 }
 
-/// Leaves out of the history what nothing needs.
+/// Removes from the history what nothing needs.
 fn clean_history(
     leaf: &Leaf<'_>,
     contents: LeafImage,
@@ -104,7 +104,7 @@ fn clean_history(
     let (mut kept, mut dropped): (Vec<Old>, Vec<Old>) = (Vec::new(), Vec::new());
     for key in all.keys(leaf) {
         let key = key?;
-        // Whether something older is kept.
+        // Whether an older entry of the key is kept.
         let mut older = false;
         for at in (0..key.len()).rev() {
             let seen = &key[at];
@@ -124,7 +124,7 @@ fn clean_history(
         return Ok(contents);
     }
     history::replace(leaf, &kept, version, writer.retired)?;
-    // One record may be of several: of a removal too, and of a copy.
+    // Several entries may share one record: a removal and the element that it ended, or copies.
     let mut records: Vec<(u64, Object)> = dropped
         .iter()
         .filter_map(|old| Some((old.stamp.version(), old.element.record()?)))
@@ -141,7 +141,7 @@ fn clean_history(
     LeafImage::read(leaf, writer.dead)
 }
 
-/// Takes in the leaf to the right, if both together are small; whether it has.
+/// Takes in the leaf to the right, if both together are small. Returns whether it has.
 fn merge(
     leaves: &Leaves,
     leaf: &Leaf<'_>,
@@ -166,9 +166,9 @@ fn merge(
     let range = Range { low: leaf.low()?, high: right.high()? };
     let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
-    // What a split has left behind would count again.
+    // Elements that a split has left behind would count again.
     erase_slots(leaf, &free)?;
-    // Slots rise: those of a line stand together.
+    // The slots rise, so that those of one line are neighbours.
     let placed: Vec<(usize, (Element, Meta))> = free.into_iter().zip(elements).collect();
     for in_line in placed.chunk_by(|(one, _), (other, _)| place_of(*one).0 == place_of(*other).0) {
         let line = leaf.line(place_of(in_line[0].0).0)?;
@@ -179,13 +179,13 @@ fn merge(
     let (region, header) = (leaves.forest.region(), leaf.header()?);
     let (object, after) = (leaf.next_object()?, right.next_object()?);
     withdraw_hint(leaves, version, writer.retired)?;
-    // ORDER: what is carried over is durable, and what was left behind gone, before it counts; and
-    // no hint names the other leaf.
+    // ORDER: before the link, elements that are carried over are durable, those that were left behind are durably erased,
+    // and durably no hint names the other leaf.
     region.fence("nvtree.merge.fence");
-    // ORDER: after what is carried over, as above: from here on it counts here.
+    // ORDER: after the elements that are carried over, as above: from here on they count in this leaf.
     region.commit("nvtree.merge.link", &header.next, after.map_or(0, |after| after.to_bits()));
-    // ORDER: unlinked before the fence of the caller, and that before the space of the other leaf
-    // is used again, and before any thread is notified of what is written here.
+    // ORDER: the link is durable with the caller's fence, before the space of the other leaf is used again and before any
+    // thread is notified of a change in this one.
     region.flush("nvtree.merge.link.flush", region.offset_of(&header.next), 8);
     let dropped = object.into_iter().chain(right.low_record()?).chain(left);
     writer.retired.extend(dropped.map(|object| Retired { object, start: 0, end: version }));
@@ -198,8 +198,8 @@ fn merge(
 /// Elements, and the blocks that they have left.
 type Carried = (Vec<(Element, Meta)>, Vec<Object>);
 
-/// The elements of the right leaf as they stand in the left one, with the records made for them;
-/// `None`: they cannot.
+/// The elements of the right leaf as they stand in the left one, with the records that were made for them. `None`: they
+/// cannot be carried over.
 fn carried(
     leaves: &Leaves,
     leaf: &Leaf<'_>,
@@ -223,21 +223,21 @@ fn carried(
         Ok(elements) => elements,
         Err(error) => {
             leaves.forest.pool().free_all(made);
-            // What takes space that there is not can wait, and what is damaged stays where it is.
+            // A merge that needs space which is not there can wait, and a corrupt record stays where it is.
             let can_wait = matches!(error, Error::Pool(_) | Error::Corrupt { .. });
             return if can_wait { Ok(None) } else { Err(error) };
         }
     };
     if !made.is_empty() {
-        // ORDER: the records are durable before their elements, of which a crash may leave some
-        // before the link: only their keys show that they do not count.
+        // ORDER: the records are durable before their elements. A crash before the link may leave some elements, and only
+        // the keys in their records show that they do not count.
         leaves.forest.region().fence("nvtree.merge.record.fence");
     }
     Ok(Some((elements.into_iter().zip(metas).collect(), left)))
 }
 
-/// Whether a step may give space back: a history, or the record of something that was ended, or by a merge.
-/// Slots alone are used again without it.
+/// Whether a step may give space back: from a history, from the record of an ended element, or by a merge. Slots alone do
+/// not count, since they are used again without a collection.
 fn is_worth_it(Spot { leaf, prints, traits, .. }: &Spot<'_, '_>) -> Result<bool, Error> {
     let lines = leaf.all_lines()?;
     let has_record = |slot: usize| {
@@ -255,8 +255,8 @@ fn is_worth_it(Spot { leaf, prints, traits, .. }: &Spot<'_, '_>) -> Result<bool,
     Ok(!is_made || fit_together(leaf, left, right))
 }
 
-/// Whether one leaf is to have what two have, the right one so much.
+/// Whether one leaf has room for the elements of two; `left` and `right` are their numbers.
 fn fit_together(leaf: &Leaf<'_>, left: usize, right: usize) -> bool {
-    // An empty leaf goes into one that is full too.
+    // An empty leaf is merged into a full one too.
     right == 0 || (left + right) * 4 <= leaf.slots() * 3
 }

@@ -13,22 +13,22 @@ use crate::nvtree::leaf::Leaf;
 use crate::nvtree::leaves::Leaves;
 use crate::{Error, Retired};
 
-/// Bytes of a page: so many leaves are published to the inner nodes in a fraction of a millisecond.
+/// Bytes of a page. Its leaves are published to the inner nodes in a fraction of a millisecond.
 const PAGE_SIZE: u64 = 8 << 10;
-/// A longer low key is left out.
+/// Greatest length of a low key in a hint. Leaves with longer ones are left out.
 const LOW_MAX: usize = 256;
 /// Any offset at which an object may lie.
 const ALIGNED: u64 = 1 << 30;
-/// More threads than ever split leaves at a time.
+/// A number of threads that no program has splitting leaves at a time.
 const WRITERS_MAX: usize = 256;
 
-/// Whether there are enough leaves more than the hint knows.
+/// Whether there are so many leaves more than in the hint that another one is worth it.
 pub(crate) fn is_hint_outgrown(leaves: &Leaves) -> bool {
     leaves.leaf_count_known().is_some_and(|count| leaves.hinted.is_outgrown_by(count))
 }
 
-/// Writes a hint of all leaves, and retires the one before. Beside the writer; durable when it returns.
-/// On an error the hint before is as it was.
+/// Writes a hint of all leaves, and retires the hint before. The writer goes on meanwhile. Durable when it returns. On an
+/// error the hint before stays.
 pub(crate) fn write_hint(
     leaves: &Leaves,
     structure: &Mutex<()>,
@@ -36,7 +36,7 @@ pub(crate) fn write_hint(
     retired: &mut Vec<Retired>,
 ) -> Result<(), Error> {
     leaves.complete()?;
-    // No merge takes away what is written down, and no mark reads it half.
+    // While this is held no merge takes away a leaf that is written down, and no mark reads half of a hint.
     let _structure = lock(structure);
     let before = hint_objects(&leaves.forest, leaves.cell()?)?;
     let known = leaves.inner()?.leaf_count();
@@ -44,19 +44,19 @@ pub(crate) fn write_hint(
     let written = write_pages(leaves, known, &mut made);
     let named = written.and_then(|written| name_hint(leaves, &mut made, written));
     match named {
-        // Of a list that is short the inner nodes know more: no further hint would have them.
+        // If the list has fewer leaves than the inner nodes know, another hint would not have more either.
         Ok(count) => leaves.hinted.set(count.max(known)),
         Err(error) => {
             leaves.forest.pool().free_all(made);
             return Err(error);
         }
     }
-    // It was of no version, and its readers are gone: all leaves are known.
+    // The hint before belonged to no version, and has no readers any more: the inner nodes know all leaves.
     retired.extend(before.into_iter().map(|object| retire(object, version)));
     Ok(())
 }
 
-/// Pages being written.
+/// Pages that are being written.
 struct Pages<'t, 'm> {
     leaves: &'t Leaves,
     page: Page,
@@ -65,8 +65,8 @@ struct Pages<'t, 'm> {
     made: &'m mut Vec<Object>,
 }
 
-/// Withdraws the hint; the caller holds `structure`. Durable after the caller's fence, for which a merge
-/// waits before it unlinks a leaf.
+/// Withdraws the hint. The caller holds `structure`. Durable after the caller's fence, which a merge makes before it
+/// unlinks a leaf.
 pub(super) fn withdraw_hint(
     leaves: &Leaves,
     version: u64,
@@ -77,7 +77,7 @@ pub(super) fn withdraw_hint(
         return Ok(());
     }
     let objects = hint_objects(&leaves.forest, leaves.cell()?)?;
-    // ORDER: before a leaf that the hint names is unlinked, by the fence of the merge.
+    // ORDER: durable before a leaf that the hint names is unlinked, by the fence of the merge.
     region.commit("nvtree.hint.withdraw", &cell.hint, 0);
     // ORDER: as above.
     region.flush("nvtree.hint.withdraw.flush", leaves.cell_offset(), CELL_SIZE);
@@ -86,7 +86,8 @@ pub(super) fn withdraw_hint(
     Ok(())
 }
 
-/// Writes pages of all leaves, of which so many are known; returns the bytes of the directory, and how many leaves there are.
+/// Writes pages of all leaves. Returns the bytes of the directory, and the number of leaves. `known` is how many leaves the
+/// inner nodes know.
 fn write_pages(
     leaves: &Leaves,
     known: usize,
@@ -100,9 +101,9 @@ fn write_pages(
         count += 1;
         pages.push(&leaf)?;
     }
-    // Of a leaf that is about to be linked the inner nodes know before.
+    // The inner nodes know of a leaf shortly before it is linked: some more than the list has are allowed.
     if count + WRITERS_MAX < known {
-        // A hint of the others would be outgrown for ever.
+        // Otherwise the list is damaged, and a hint of the other leaves would always count as outgrown.
         return damaged(leaves.cell_offset(), "as many leaves in the list as the inner nodes know");
     }
     pages.write()?;
@@ -120,13 +121,13 @@ fn name_hint(
     let object = make_object(leaves, directory.len() as u64, made)?;
     let _section = reserve_hint(leaves, object.size())?;
     region
-        // ORDER: before the fence; its checksum shows whether it came whole.
+        // ORDER: before the fence; the checksum in the cell shows whether it is durable as a whole.
         .write("nvtree.hint.directory", object.offset(), &[&directory])
         .map_err(tembo_pool::Error::from)?;
     let check = (directory.len() as u64) << 32 | u64::from(crc32c::crc32c(&directory));
     region.store(&cell.hint_check, check);
-    // ORDER: after the checksum: same line, store order. With that of a withdrawn hint, of which the
-    // space is used again, this could name what is no longer so.
+    // ORDER: after the checksum: same line, store order. With the checksum of a withdrawn hint, whose space
+    // was used again, the word could name an outdated directory.
     region.commit("nvtree.hint.link", &cell.hint, object.to_bits());
     // ORDER: before the fence.
     region.flush("nvtree.hint.link.flush", leaves.cell_offset(), CELL_SIZE);
@@ -142,14 +143,14 @@ fn make_object(leaves: &Leaves, size: u64, made: &mut Vec<Object>) -> Result<Obj
     Ok(object)
 }
 
-/// Room for an object's bytes and the cell.
+/// Reserves room for an object's bytes and the cell.
 fn reserve_hint(leaves: &Leaves, size: u64) -> Result<tembo_pmem::Section<'_>, Error> {
     let pool = leaves.forest.pool();
     Ok(pool.reserve(0, 1 + pool.region().write_lines(ALIGNED, size))?)
 }
 
 impl Pages<'_, '_> {
-    /// The next leaf.
+    /// Adds the next leaf.
     fn push(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
         let low = leaf.low()?.to_vec();
         if low.len() > LOW_MAX {
@@ -167,7 +168,7 @@ impl Pages<'_, '_> {
         Ok(())
     }
 
-    /// Writes the page, and says in the directory where.
+    /// Writes the page, and adds its place to the directory.
     fn write(&mut self) -> Result<(), Error> {
         let (leaves, bytes) = (self.leaves, &self.page.bytes);
         let object = make_object(leaves, bytes.len() as u64, self.made)?;
@@ -184,7 +185,7 @@ impl Pages<'_, '_> {
     }
 }
 
-/// Nothing sees it once a version after its unlinking is visible.
+/// Retires an object of the hint: no reader sees it once a version after its unlinking is visible.
 fn retire(object: Object, version: u64) -> Retired {
     Retired { object, start: version, end: version }
 }

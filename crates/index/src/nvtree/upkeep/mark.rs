@@ -1,5 +1,5 @@
-//! What can be reached: the marking half of a sweep. And the scrub: what never happened leaves the
-//! leaves, so that its interval can be forgotten.
+//! The marking half of a sweep, which finds all that can be reached. And the scrub, which erases elements of dead versions
+//! from the leaves, so that their interval can be forgotten.
 
 use std::sync::Mutex;
 
@@ -16,14 +16,14 @@ use crate::nvtree::leaf::Leaf;
 use crate::nvtree::leaves::Leaves;
 use crate::{DeadIntervals, Error, Retained, TreeMarker, Writer};
 
-/// Leaves that are asked for at once where pages come from a disk one by one.
+/// Leaves that are prefetched at once where pages come from a disk one by one.
 const ASKED: usize = 16;
 
 /// Asks for the leaves behind that one, as far as the inner nodes know them.
 fn ask(leaves: &Leaves, leaf: &Leaf<'_>) -> Result<(), Error> {
     let behind = leaves.inner()?.behind::<ASKED>(&leaf.low()?.to_vec(), &*leaves.forest);
     for id in behind.into_iter().flatten() {
-        // An outdated place is left to the marking, which comes to every leaf by the list.
+        // If a place is outdated that does no harm: the marking comes to every leaf by the list.
         if let Ok(leaf) = Leaf::at(&leaves.forest, id) {
             leaf.will_read();
         }
@@ -38,7 +38,7 @@ pub(crate) fn mark(
     dead: &DeadIntervals,
     marker: &mut dyn TreeMarker,
 ) -> Result<(), Error> {
-    // A merge could carry what was not yet reached to where the walk has been.
+    // The lock keeps merges away, which could carry elements that were not yet reached to where the walk has been.
     let _marking = lock(structure);
     marker.reachable(leaves.cell_object)?;
     for object in hint_objects(&leaves.forest, leaves.cell()?)? {
@@ -70,7 +70,7 @@ pub(crate) fn mark(
     Ok(())
 }
 
-/// Erases what is dead, and copies that an interruption has left.
+/// Erases elements of dead versions, and copies that an interrupted change has left.
 pub(crate) fn scrub_one(
     leaves: &Leaves,
     object: Object,
@@ -87,7 +87,7 @@ pub(crate) fn scrub_one(
         let version = writer.stamp.version() + 1;
         history::replace(&leaf, &contents.old, version, writer.retired)?;
     }
-    // The fingerprints of these slots were none already, but of the history more is known.
+    // The slots were marked free already, but the side-car may say too much of the history.
     guard.forget();
     drop(guard);
     make(&leaf)

@@ -1,4 +1,4 @@
-//! What a mark learns of a leaf.
+//! What a marking finds in a leaf.
 
 use tembo_pool::Object;
 
@@ -8,7 +8,7 @@ use crate::nvtree::image::{LeafImage, make};
 use crate::nvtree::leaf::{FREE, Leaf, STALE, TOMB, read_slot};
 use crate::{DeadIntervals, Error, Retained};
 
-/// What a mark learns of a leaf.
+/// What a marking finds in a leaf.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) objects: Vec<Object>,
@@ -17,7 +17,7 @@ pub(crate) struct Reached {
     pub(crate) next: Option<Object>,
 }
 
-/// Looks at a leaf until nothing changes it meanwhile.
+/// Reads what a marking needs of a leaf, again until no writer changes the leaf meanwhile.
 pub(super) fn reach(
     leaf: &Leaf<'_>,
     retained: &Retained,
@@ -47,7 +47,7 @@ pub(crate) fn reach_once(
     objects.extend(history::chain(leaf)?);
     let all_old = history::read(leaf)?;
     let contents = LeafImage::read(leaf, dead)?;
-    // Every split leaves copies behind; those that name no record harm nothing.
+    // Every split leaves copies behind. Copies that name no record do no harm.
     let is_clean = contents.dead.is_empty()
         && contents.strays.iter().all(|stray| stray.element.record().is_none())
         && all_old.len() == contents.old.len();
@@ -62,7 +62,7 @@ pub(crate) fn reach_once(
     Ok(Reached { objects, live, is_clean, next: leaf.next_object()? })
 }
 
-/// What a mark learns of a leaf whose side-car is made; `None`: it must look closer.
+/// The same for a leaf whose side-car is made. `None`: the marking must read all of the leaf.
 pub(crate) fn reach_simple(
     leaf: &Leaf<'_>,
     retained: &Retained,
@@ -80,7 +80,7 @@ pub(crate) fn reach_simple(
         let print = prints.get(slot);
         match element.record() {
             _ if meta.is_empty() => {}
-            // A copy, or dead: whether its record is reachable is not for the fingerprints to say.
+            // It is a copy, or of a dead version: the fingerprints do not say whether its record is reachable.
             Some(_) if print == FREE => return Ok(None),
             Some(record) => reached.objects.push(record),
             None => reached.is_clean &= print != FREE || !dead.contains(meta.stamp(bases)),

@@ -14,7 +14,7 @@ pub(super) struct CacheModel {
 }
 
 impl CacheModel {
-    /// An empty one of so many bytes.
+    /// An empty cache of so many bytes.
     pub(super) fn new(bytes: u64) -> CacheModel {
         CacheModel { held: vec![NOTHING; (bytes / LINE) as usize], misses: 0 }
     }
@@ -30,7 +30,7 @@ impl CacheModel {
         }
     }
 
-    /// The line at an address goes.
+    /// Removes the line at an address from the cache.
     pub(super) fn evict(&mut self, address: u64) {
         let line = address / LINE;
         let set = self.set_of(line);

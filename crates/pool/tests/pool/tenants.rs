@@ -13,7 +13,7 @@ use tembo_pool::{
 
 use crate::image;
 
-const KIND: Kind = Kind::new("toy");
+pub(crate) const KIND: Kind = Kind::new("toy");
 const SIZE: u64 = 128 << 10;
 
 /// Where the table lies in an image, which begins behind the region's header.
@@ -600,6 +600,11 @@ fn with_tenant(pool: Arc<Pool>) -> (Arc<Pool>, TenantEntry) {
     });
     drop(section);
     (pool, made.unwrap())
+}
+
+/// Adds one of an older version, with a long name.
+pub(crate) fn second_tenant(pool: &Pool) {
+    add(pool, &NewTenant { version: 2, ..new("zwölf mal zwölf: zweiundvier") }).unwrap();
 }
 
 /// The pool as a process would find it that opens it now.

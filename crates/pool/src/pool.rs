@@ -304,9 +304,8 @@ impl Pool {
     }
 
     /// Begins an evacuation by a tenant that can move its objects: chunks that few objects share are to become empty, or, if
-    /// there are none, chunks behind the place where a pool without gaps would end. Until
-    /// [`end_evacuation`](Pool::end_evacuation) nothing is taken from these, and objects go to others that have room, or to the
-    /// lowest free ones. `None`: a sweep is owed or running.
+    /// there are none, chunks behind the place where a pool without gaps would end. Until [`end_evacuation`](Pool::end_evacuation)
+    /// objects go to other chunks that have room, or to the lowest free ones. `None`: a sweep is owed or running.
     pub fn begin_evacuation(&self) -> Option<Evacuation> {
         self.space.shared.lock().begin_evacuation()
     }

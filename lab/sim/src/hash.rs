@@ -39,5 +39,5 @@ impl Hasher for Hashed {
     }
 }
 
-/// For maps and sets whose keys are hashes.
+/// The hasher of maps and sets whose keys are hashes.
 pub type ByHash = BuildHasherDefault<Hashed>;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::event::{Event, LINE, Piece, Step};
 use crate::hash::{hash, mix};
 
-/// What is in a line.
+/// The content of a line.
 pub(crate) type Content = [u8; LINE];
 
 /// When a store is durable.
@@ -14,7 +14,7 @@ pub enum Cache {
     /// When its line was flushed and its flusher has fenced; before that perhaps, but not before
     /// older stores to its line.
     Flush,
-    /// At once: caches survive.
+    /// A store is durable at once: caches survive.
     Eadr,
 }
 
@@ -132,7 +132,7 @@ impl<'b> Medium<'b> {
         }
     }
 
-    /// What is cut off is gone, whatever was on its way to it.
+    /// Resizes the medium. Bytes that are cut off are lost, with all stores on their way to them.
     fn resize(&mut self, size: usize, changed: &mut Vec<u32>) {
         let old = self.durable.len();
         self.durable.resize(size, 0);

@@ -42,17 +42,17 @@ impl Log {
 }
 
 impl Recorder {
-    /// One that has seen nothing.
+    /// A recorder that has seen nothing.
     pub fn new() -> Arc<Recorder> {
         Arc::default()
     }
 
-    /// One that leaves the commit stores of that name undone.
+    /// A recorder that leaves the commit stores of that name undone.
     pub fn without(name: &str) -> Arc<Recorder> {
         Arc::new(Recorder { without: Some(name.to_owned()), ..Recorder::default() })
     }
 
-    /// One that calls `thread` for the number of the running thread: for threads that share one of the
+    /// A recorder that calls `thread` for the number of the running thread, where several threads are one thread of the
     /// system.
     pub fn asking(thread: fn() -> u64) -> Arc<Recorder> {
         Arc::new(Recorder { thread: Some(thread), ..Recorder::default() })

@@ -7,7 +7,7 @@ use crate::event::{Event, LINE, Step};
 /// How often a step was done, and how often it bought nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// How often: lines of a flush.
+    /// How often it was done; for a flush, how many lines.
     pub count: u64,
     /// Of these: lines that no store had changed since they were last flushed; fences by a thread
     /// that had flushed nothing since its last one.

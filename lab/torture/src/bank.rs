@@ -13,7 +13,7 @@ use std::thread::scope;
 use tembo_kv::{Direction, Durability, Error, Isolation, Keyspace, Snapshot, Store};
 use tembo_sim::Random;
 
-/// What each account has at first.
+/// The balance of each account at first.
 const BALANCE: i64 = 1000;
 
 /// An open bank.
@@ -208,14 +208,14 @@ impl<'s> Bank<'s> {
 
 /// Compares a bank with what its tellers have reported.
 pub struct Audit {
-    /// Of each account, by the ledger as far as it has been followed.
+    /// The balance of each account, by the ledger as far as it has been followed.
     balances: Vec<i64>,
-    /// Of each teller, transfers in the ledger as far as it has been followed.
+    /// Transfers of each teller in the ledger, as far as it has been followed.
     followed: Vec<u64>,
 }
 
 impl Audit {
-    /// Of a bank that has just been founded.
+    /// The audit of a new bank.
     pub fn new(account_count: u32, tellers: u16) -> Audit {
         Audit {
             balances: vec![BALANCE; account_count as usize],

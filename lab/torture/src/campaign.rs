@@ -17,10 +17,10 @@ use crate::{command, seen::Seen};
 /// Threads that explore.
 const THREADS: usize = 2;
 
-/// Of one image in so many, by what it reads, all is asked.
+/// One image in so many, chosen by what it reads, is judged completely.
 const SAMPLE: u64 = 16;
 
-/// How often a recovery from a crash may crash in its turn.
+/// How often a recovery from a crash may itself crash.
 const DEPTH_MAX: usize = 2;
 
 /// An exploration under way.

@@ -28,10 +28,10 @@ const RUN: usize = 2;
 /// Devices of a store over an index of that kind.
 pub(crate) struct Devices(pub(crate) IndexKind);
 
-/// What is done to one device.
+/// A change of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// So many bytes at an offset.
+    /// Writes so many bytes at an offset.
     Write(u64, usize),
     Discard(u64, u64),
     Len(u64),
@@ -45,28 +45,28 @@ pub(crate) enum Op {
     Remove(usize),
     /// The second begins as the first is.
     Clone(usize, usize),
-    /// One write, committed by itself.
+    /// Makes one write, which commits by itself.
     Atomic(usize, u64, usize),
-    /// One transaction over several devices.
+    /// Makes one transaction over several devices.
     Tx(Isolation, Vec<(usize, Edit)>),
     /// The same, and dropped.
     Abort(Vec<(usize, Edit)>),
     /// The first and the last of these: between them it goes back to a savepoint.
     TakenBack([Vec<(usize, Edit)>; 3]),
-    /// One transaction for each of these devices, committed together.
+    /// Makes a transaction for each of these devices, and commits them together.
     Together(Vec<(usize, Edit)>),
     Step,
     Maintain,
 }
 
-/// What a device holds.
+/// The content of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Contents {
     bytes: Vec<u8>,
     tag: u64,
 }
 
-/// What the devices hold.
+/// The contents of all devices.
 pub(crate) type State = BTreeMap<&'static str, Contents>;
 
 /// A store, and its devices.

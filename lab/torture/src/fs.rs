@@ -19,7 +19,7 @@ use crate::subject::{Script, Subject};
 use call::{Call, PIECE, any_call, code, time};
 use model::State;
 
-/// Of a file, more pieces than so many are removed as a range.
+/// Most pieces of a file that are removed one by one, not as a range.
 const SINGLY_MAX: u64 = 2;
 
 /// The file system, in leaves of six elements, over an index.
@@ -28,17 +28,17 @@ pub(crate) struct Files(pub(crate) IndexKind);
 /// Something that is done to it.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// One call.
+    /// Makes one call.
     Call(Call),
-    /// As one commit; if one is refused, none is done.
+    /// Makes these calls in one commit. If one is refused, none is made.
     Together(Vec<Call>),
-    /// As a transaction, which keeps what is not refused.
+    /// Makes these calls in a transaction, which keeps those that are not refused.
     Transaction(Vec<Call>),
     /// A transaction that is dropped.
     Dropped(Vec<Call>),
     /// A file is opened, and loses a name.
     UnlinkOpen(&'static str),
-    /// What is open is closed.
+    /// Closes the open file.
     Close,
     Step,
     Maintain,

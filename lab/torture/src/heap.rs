@@ -37,7 +37,7 @@ pub(crate) enum Op {
     Share(usize, usize),
     /// Two items change names.
     Swap(usize, usize),
-    /// All items are unlinked at once.
+    /// Unlinks all items at once.
     Clear,
     /// Two words of one object.
     Label,
@@ -47,7 +47,7 @@ pub(crate) enum Op {
     Wide,
     /// More new objects than an entry has checksums of.
     Many,
-    /// Those are unlinked.
+    /// Unlinks those.
     Few,
     /// New objects that fill more than a chunk, in the place of others.
     Heavy,

@@ -19,7 +19,7 @@ pub(crate) type Judged<'j> = dyn Fn(u64, Option<&[u8]>, u64) -> bool + Sync + 'j
 pub(crate) struct Judge<'j, S: Subject> {
     pub(crate) subject: &'j S,
     pub(crate) recording: &'j Recording<S>,
-    /// Of one image in so many, by what it reads, all is asked.
+    /// One image in so many, chosen by what it reads, is judged completely.
     pub(crate) sample: u64,
     pub(crate) judged: &'j Judged<'j>,
 }

@@ -8,7 +8,7 @@ use crate::Target;
 /// How far an exploration goes.
 #[derive(Clone, Copy)]
 pub struct Effort<'a> {
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// Images after which it ends; the workloads may end before.
     pub images_max: u64,
@@ -19,7 +19,7 @@ pub struct Effort<'a> {
 }
 
 impl Effort<'_> {
-    /// From that seed on, so many images, without progress.
+    /// An exploration of so many images from that seed on, without progress reports.
     pub fn of(seed: u64, images_max: u64) -> Effort<'static> {
         Effort { seed, images_max, workload: None, progress: &|_| true }
     }

@@ -11,9 +11,9 @@ use crate::subject::{Script, Subject};
 /// The digest of what is shown where nothing is.
 pub(crate) const ABSENT: u64 = 0;
 
-/// What a history means.
+/// A recorded history with its meaning.
 pub(crate) struct Recording<S: Subject> {
-    /// What happened.
+    /// The events.
     pub(crate) history: History,
     /// Per operation, its text and what is shown before and after it.
     pub(crate) operations: Vec<Operation<S>>,
@@ -29,7 +29,7 @@ pub(crate) struct Operation<S: Subject> {
     pub(crate) digests: (u64, u64),
 }
 
-/// Where a recording begins.
+/// The start of a recording.
 #[derive(Clone)]
 pub(crate) struct Start<T> {
     pub(crate) image: Vec<u8>,

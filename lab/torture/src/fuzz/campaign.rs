@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::{Face, Fate, FileFace, Kind, ServeFace, TalkFace, case};
 
-/// How cases are offered.
+/// A campaign of cases.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// What the bytes are offered as.
+    /// The kind of input as which the bytes are offered.
     pub kind: Kind,
     /// No case begins later.
     pub time: Duration,
@@ -28,16 +28,16 @@ pub fn seeds(kind: Kind, first: u64, count: u64) -> impl Iterator<Item = Case> +
     (first..first.saturating_add(count)).map(move |seed| (format!("seed {seed}"), case(kind, seed)))
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Cases offered.
     pub cases: u64,
-    /// Of these: refused.
+    /// Cases that were refused.
     pub refused: u64,
-    /// Of these: taken, and found damaged later.
+    /// Cases that were taken, and found damaged later.
     pub damaged: u64,
-    /// Of these: taken, and nothing was wrong.
+    /// Cases that were taken, and nothing was wrong.
     pub sound: u64,
     /// Damage that a check did not see.
     pub unnoticed: Vec<Finding>,
@@ -45,7 +45,7 @@ pub struct Tally {
     pub growth_max: u64,
     /// How long the slowest case took.
     pub slowest: Duration,
-    /// What must not be.
+    /// Results that must not occur.
     pub findings: Vec<Finding>,
 }
 

@@ -63,7 +63,7 @@ impl FileFace {
     }
 }
 
-/// In memory, where there is such a place: nothing here has to survive.
+/// A folder, in memory if there is such a place: nothing in it has to survive.
 fn folder() -> io::Result<tempfile::TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
@@ -111,7 +111,7 @@ fn use_pool(pool: Pool) -> Result<(), tembo_pool::Error> {
 
 /// Why something did not go through.
 enum Trouble {
-    /// It was found and said.
+    /// The damage was found and reported.
     Damage,
     /// The check had called it sound.
     Unnoticed(String),

@@ -21,10 +21,10 @@ const WIDEST: usize = 24;
 /// Gets the number of operations so far.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
 
-/// What is to be done.
+/// The plan of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// In which isolation.
+    /// The isolation of the transactions.
     pub isolation: Isolation,
     /// How many operations; the transactions that are under way then still end.
     pub operations: u64,
@@ -32,11 +32,11 @@ pub struct Plan {
     pub threads: u16,
     /// How many keys.
     pub keys: Key,
-    /// Where chance begins. Threads are not repeated by it, only what each tries to do.
+    /// The seed. It repeats what each thread tries to do, not how the threads run.
     pub seed: u64,
 }
 
-/// What the threads of a plan share.
+/// The state that the threads of a plan share.
 struct Shared<'s, D> {
     plan: &'s Plan,
     database: &'s D,
@@ -171,7 +171,7 @@ impl Chance {
         Chance { random: Random::new(seed), keys: plan.keys.max(1), value: (thread + 1) << 40 }
     }
 
-    /// One time in `of`.
+    /// Returns true one time in `of`.
     fn once_in(&mut self, of: usize) -> bool {
         self.random.below(of) == 0
     }
@@ -181,7 +181,7 @@ impl Chance {
         self.random.below(among as usize) as Key
     }
 
-    /// One that was never written before.
+    /// A value that was never written before.
     fn value(&mut self) -> Value {
         self.value += 1;
         self.value

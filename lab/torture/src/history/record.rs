@@ -1,4 +1,4 @@
-//! What is written down: 16 bytes an operation, some 100 a transaction.
+//! The record of a history: 16 bytes for an operation, some 100 for a transaction.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +93,7 @@ pub enum Outcome {
 /// A transaction that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Of which thread.
+    /// The number of its thread.
     pub thread: u16,
     /// When its begin was called, and when it returned.
     pub began: (u64, u64),
@@ -122,7 +122,7 @@ impl Transaction {
 pub struct History {
     /// The transactions.
     pub transactions: Vec<Transaction>,
-    /// What they did.
+    /// The actions of the transactions.
     pub actions: Vec<Action>,
 }
 
@@ -188,7 +188,7 @@ pub struct Recorded<'r, 'c, T: Transact> {
 }
 
 impl<'c> Recorder<'c> {
-    /// Of that thread.
+    /// A recorder of that thread.
     pub fn new(clock: &'c Clock, thread: u16) -> Recorder<'c> {
         Recorder { clock, thread, history: History::default() }
     }
@@ -205,7 +205,7 @@ impl<'c> Recorder<'c> {
         Ok(Recorded { transaction, recorder: self, began, start, savepoints: Vec::new() })
     }
 
-    /// What was written down.
+    /// The recorded history.
     pub fn finish(self) -> History {
         self.history
     }

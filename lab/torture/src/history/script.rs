@@ -37,7 +37,7 @@ enum Line {
     Text(String),
     Step {
         command: String,
-        /// In each isolation.
+        /// The expected outcome in each isolation.
         expected: [String; 2],
     },
 }
@@ -144,9 +144,9 @@ impl Script {
 struct Stage<'s, 'c, D: Database> {
     isolation: Isolation,
     database: &'s D,
-    /// Those that have not begun.
+    /// Transactions that have not begun.
     idle: BTreeMap<&'s str, &'s mut Recorder<'c>>,
-    /// Those that have begun and not ended.
+    /// Transactions that have begun and not ended.
     open: BTreeMap<&'s str, Recorded<'s, 'c, D::Transaction<'s>>>,
 }
 

@@ -71,11 +71,11 @@ pub fn check_crash(history: &History, found: &[(Key, Value)]) -> Result<(), Brok
 struct Unknown {
     /// The writer of each value.
     writers: HashMap<(Key, Value), usize>,
-    /// What each wrote.
+    /// The writes of each transaction.
     sets: HashMap<usize, Vec<(Key, Value)>>,
-    /// Those that must be there.
+    /// Transactions whose writes must be there.
     present: HashSet<usize>,
-    /// Of some of these, an acknowledged transaction that read it.
+    /// For some of these, an acknowledged transaction that read one.
     readers: HashMap<usize, usize>,
 }
 
@@ -98,7 +98,7 @@ impl Unknown {
         unknown
     }
 
-    /// Those that may have removed the key after its last acknowledged write.
+    /// Transactions that may have removed the key after its last acknowledged write.
     fn removers<'u>(
         &'u self,
         history: &'u History,
@@ -150,7 +150,7 @@ impl Unknown {
         }
     }
 
-    /// Those that this reader has read.
+    /// Transactions whose writes this reader has read.
     fn read_by(&self, history: &History, reader: usize) -> Vec<usize> {
         let read = history.actions(reader).iter().filter_map(|action| match *action {
             Action::Get { key, value } | Action::Entry { key, value } => Some((key, value)),

@@ -11,7 +11,7 @@ use std::thread::yield_now;
 use super::database::{Database, Failure, Isolation, Key, Registers, Transact, Value};
 use super::record::ABSENT;
 
-/// What is wrong with it.
+/// The fault of a toy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Whether another transaction wrote the same keys is not checked.
@@ -65,7 +65,7 @@ struct State {
     /// The last snapshot of a reader that was answered.
     seen: u64,
     crashed: bool,
-    /// What was acknowledged and is not there yet.
+    /// A write that was acknowledged and is not there yet.
     owed: Option<(Key, Value)>,
 }
 

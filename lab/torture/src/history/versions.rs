@@ -50,7 +50,7 @@ impl WriteSet {
         all
     }
 
-    /// Of a whole transaction.
+    /// The writes of a whole transaction.
     pub(super) fn of(actions: &[Action]) -> Vec<(Key, Value)> {
         let mut set = WriteSet::default();
         actions.iter().for_each(|&action| set.note(action));
@@ -60,17 +60,17 @@ impl WriteSet {
 
 /// The versions of all keys. To remove what is not there is no write.
 pub(super) struct Versions {
-    /// Where each key's begin.
+    /// Where the versions of each key begin.
     starts: Vec<u32>,
     writes: Vec<Write>,
-    /// Of each transaction, whether anything of it is in here.
+    /// Whether any write of each transaction is among these.
     is_writer: Vec<bool>,
     /// The last version in which a key was removed that was not there.
     idle: HashMap<Key, u64>,
 }
 
 impl Versions {
-    /// Of the transactions that were acknowledged.
+    /// The versions that acknowledged transactions have written.
     pub(super) fn of(history: &History) -> Versions {
         let mut writes: Vec<(Key, Write)> = Vec::new();
         for (writer, transaction) in history.transactions.iter().enumerate() {

@@ -39,9 +39,9 @@ pub(crate) enum Op {
     Together(Vec<Vec<Write>>),
     /// A transaction that outgrows memory, committed by another thread.
     Large(Vec<Write>),
-    /// One that is dropped.
+    /// A large transaction that is dropped.
     LargeDropped(Vec<Write>),
-    /// One that goes back to a savepoint behind its first writes, and then writes the last.
+    /// A transaction that goes back to a savepoint behind its first writes, and then writes the last.
     TakenBack([Vec<Write>; 3]),
     /// A transaction that waits for its decision: see `prepared.rs`.
     Prepare(&'static str),

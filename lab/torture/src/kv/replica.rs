@@ -20,11 +20,11 @@ pub(crate) struct Replicated;
 pub(crate) enum Op {
     /// The other store's next version that changes something: so many change nothing before it.
     Apply(u64, bool, Vec<Write>),
-    /// What a store does, replica or not.
+    /// An operation that a store does, replica or not.
     Kv(KvOp),
     /// An own write.
     Own(u8),
-    /// It takes own writes from here on.
+    /// Promotes the store: it takes writes of its own.
     Promote,
 }
 

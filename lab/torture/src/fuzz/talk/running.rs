@@ -35,7 +35,7 @@ pub(in crate::fuzz) fn converse(address: SocketAddr, bytes: &[u8]) -> io::Result
 
 /// A server in a thread.
 pub(in crate::fuzz) struct Running {
-    /// Where it listens.
+    /// The address at which it listens.
     pub(in crate::fuzz) address: SocketAddr,
     shutdown: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), tembo_server::Error>>,
@@ -43,7 +43,7 @@ pub(in crate::fuzz) struct Running {
 
 /// How a server ended that should not have.
 pub(in crate::fuzz) enum End {
-    /// By an error, which it said.
+    /// By an error, which it reported.
     Error(tembo_server::Error),
     Panic,
 }

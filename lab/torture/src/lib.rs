@@ -32,6 +32,7 @@ mod steps;
 mod stores;
 mod subject;
 mod target;
+pub mod tenants;
 pub mod threads;
 mod toys;
 mod tree;

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         ["picture"] => tidy::print_picture(&root()),
         ["picture", folder] => tidy::print_picture(Path::new(folder)),
         ["ci"] => ci::run(&root()),
-        ["miri"] => miri::run(&root()),
+        ["miri"] => miri::run(&root()).map(drop),
         ["torture"] => torture::run(&root(), None, false),
         ["torture", "--brief"] => torture::run(&root(), None, true),
         ["torture", rounds] => torture::run(&root(), Some(rounds), false),

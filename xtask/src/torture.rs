@@ -80,6 +80,27 @@ const SCRIPTS: [(&str, &str); 2] = [("sentinel", "redis-sentinel"), ("twemproxy"
 /// What such a script exits with where the program is not there, and cannot be installed.
 const NOT_INSTALLED: i32 = 77;
 
+/// The parts that were not run, each with its reason.
+#[derive(Debug, Default)]
+struct NotRun(Vec<(&'static str, String)>);
+
+impl NotRun {
+    /// A part was run, if there is no `reason` why it was not.
+    fn note(&mut self, part: &'static str, reason: Option<impl Into<String>>) {
+        self.0.extend(reason.map(|reason| (part, reason.into())));
+    }
+
+    /// The last line of the output, which tells what was not tested.
+    fn last_line(&self) -> String {
+        if self.0.is_empty() {
+            return "torture: passed; all parts were run".to_owned();
+        }
+        let parts: Vec<String> =
+            self.0.iter().map(|(part, reason)| format!("{part} ({reason})")).collect();
+        format!("torture: passed; not run: {}", parts.join(", "))
+    }
+}
+
 /// Runs the kill tests with `rounds` rounds in each domain, then random scripts beside Redis, schedules of
 /// threads, random sequences, threads under stress, the bank and the histories, then the long crash test,
 /// a Sentinel, a proxy, and a guest on a served device; all of it in minutes if it `is_brief`, else in hours.
@@ -87,7 +108,8 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
     let extent = if is_brief { BRIEF } else { FULL };
     let rounds = rounds.unwrap_or(extent.rounds);
     rounds.parse::<u32>().with_context(|| format!("`{rounds}` is no number of rounds"))?;
-    crate::miri::run(root)?;
+    let mut not_run = NotRun::default();
+    not_run.note("miri", crate::miri::run(root)?);
     for run in test_runs(&extent, rounds) {
         step(run.name, &mut run.command(root))?;
     }
@@ -98,17 +120,22 @@ pub(crate) fn run(root: &Path, rounds: Option<&str>, is_brief: bool) -> anyhow::
         let mut lab = cargo(root, &["run", "--release", "--package", "tembo-lab", "--"]);
         step(name, lab.args(words))?;
     }
-    SCRIPTS.iter().try_for_each(|one| script(root, *one))?;
-    guest(root, extent.guests)
+    for one in SCRIPTS {
+        not_run.note(one.0, script(root, one)?);
+    }
+    not_run.note("guest", guest(root, extent.guests)?);
+    println!("{}", not_run.last_line());
+    Ok(())
 }
 
-/// A file system on a served device, in a guest; minutes. Where no guest can run, that is no failure.
-fn guest(root: &Path, rounds: &str) -> anyhow::Result<()> {
+/// A file system on a served device, in a guest; minutes. Where no guest can run, that is no failure: why it was not run.
+fn guest(root: &Path, rounds: &str) -> anyhow::Result<Option<&'static str>> {
     if !crate::dax::can_boot() {
-        println!("==> guest: NOT RUN, for there is no qemu-system-x86_64 or no static busybox");
-        return Ok(());
+        let reason = "no qemu-system-x86_64 or no static busybox";
+        println!("==> guest: NOT RUN, for there is {reason}");
+        return Ok(Some(reason));
     }
-    crate::dax::run(root, &["--nbd", "--rounds", rounds])
+    crate::dax::run(root, &["--nbd", "--rounds", rounds]).map(|()| None)
 }
 
 /// A test of a package, in a release build.
@@ -179,8 +206,8 @@ fn test_runs(extent: &Extent, rounds: &str) -> Vec<TestRun> {
     ]
 }
 
-/// One of [`SCRIPTS`]; minutes at most. That the program cannot be had is no failure.
-fn script(root: &Path, (name, package): (&str, &str)) -> anyhow::Result<()> {
+/// One of [`SCRIPTS`]; minutes at most. That the program cannot be had is no failure: why it was not run.
+fn script(root: &Path, (name, package): (&str, &str)) -> anyhow::Result<Option<String>> {
     let path = format!("scripts/{name}.sh");
     let mut script = Command::new(&path);
     let tembo = crate::ci::build_tembo(root)?;
@@ -188,10 +215,10 @@ fn script(root: &Path, (name, package): (&str, &str)) -> anyhow::Result<()> {
     println!("==> {name}");
     let status = script.status().with_context(|| format!("cannot start {path}"))?;
     match status.code() {
-        Some(0) => Ok(()),
+        Some(0) => Ok(None),
         Some(NOT_INSTALLED) => {
             println!("==> {name}: NOT RUN, for there is no {package}");
-            Ok(())
+            Ok(Some(format!("no {package}")))
         }
         _ => bail!("{name} failed ({status})"),
     }
@@ -282,6 +309,20 @@ mod tests {
                 assert!(found.map(str::trim).any(is_test), "{what}: no test `{filter}`");
             }
         }
+    }
+
+    /// The parts stand hours apart in the output.
+    #[test]
+    fn the_last_line_names_all_parts_that_were_not_run() {
+        let mut not_run = NotRun::default();
+        not_run.note("sentinel", None::<String>);
+        assert_eq!(not_run.last_line(), "torture: passed; all parts were run");
+        not_run.note("miri", Some("no nightly has it"));
+        not_run.note("twemproxy", Some("no nutcracker".to_owned()));
+        assert_eq!(
+            not_run.last_line(),
+            "torture: passed; not run: miri (no nightly has it), twemproxy (no nutcracker)"
+        );
     }
 
     /// What is not there is reported by the script's exit code.

@@ -63,7 +63,8 @@ impl Backend {
             // SAFETY: the caller's promise.
             Backend::Slow(medium) => unsafe { medium.flush(at, len) },
             Backend::Format(lines) => lines.note(offset, len),
-            Backend::Logged(logged) => logged.note(offset, len),
+            // SAFETY: the caller's promise.
+            Backend::Logged(logged) => unsafe { logged.note(offset, len) },
         }
     }
 

@@ -6,6 +6,30 @@
 //! private mapping of the pool file, which is never written back: all that reaches the pool file
 //! comes out of the log, or goes beside it: records that fill whole pages are written once, see [`beside`].
 //!
+//! ```text
+//!   the program          loads and stores
+//!                               │
+//!   private mapping    ┌────────▼────────┐  a page gets its lines when it is first touched
+//!   (memory)           │ pages           │◄────────────────── pending ◄── replay, at opening
+//!                      └──┬──────────▲───┘                                   ▲
+//!              flush: its lines      │ untouched pages, and pages            │
+//!              are noted  │          │ that were given back                  │
+//!              fence: a group        │                                       │
+//!                         ▼          │                                       │
+//!   tail (memory)      ┌─────┐       │                                       │
+//!                      └──┬──┘       │                                       │
+//!        sync: a write and an fdatasync                                      │
+//!                         ▼          │                                       │
+//!   ring (POOL.log)    ┌───────────────────────────────────────────┐         │
+//!                      │ free │ start … durable … written … │ free │─────────┘
+//!                      └──────────┬────────────────────────────────┘
+//!               checkpoint: the last value of each line
+//!                                 ▼
+//!   pool file          ┌───────────────────────────────────────────┐
+//!                      └───────────────────────────────────────────┘
+//!                      durable with these lines ──► start moves, their room is free
+//! ```
+//!
 //! Three orders carry it all:
 //! - no line of a group reaches the pool file before the log is durable through that group, and what goes beside the
 //!   log reaches only space that is free in every state that the log can show;

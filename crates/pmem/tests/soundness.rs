@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tembo_pmem::thread::EventCount;
 use tembo_pmem::{
-    DomainRequest, Emulation, Error, FlushInstruction, HEADER_SIZE, LINE, Region, RegionOptions,
-    SIZE_MAX, Table, Word, media,
+    Disk, DomainRequest, Emulation, Error, FlushInstruction, HEADER_SIZE, LINE, OsDisk, Region,
+    RegionOptions, SIZE_MAX, Table, WholeObject, Word, media,
 };
 use tembo_sim::SimDisk;
 use zerocopy::FromZeros;
@@ -224,4 +225,160 @@ fn a_range_of_bytes_is_looked_at_within_its_bounds() {
     let mut all = b"> ".to_vec();
     other.append_to(&mut all);
     assert_eq!(all, b">  does not forget");
+}
+
+const SIZE: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+/// A pool in the `logged` domain, over a file that is mapped or one that is copied into memory, and its place.
+fn logged(disk: Arc<dyn Disk>, dir: &Path) -> (Region, RegionOptions, std::path::PathBuf) {
+    let options = RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: 4 * SIZE,
+        log_size: 256 << 10,
+        disk,
+        background: false,
+        // Pages come one by one: hints have an effect.
+        memory: Some(64 << 10),
+        ..RegionOptions::default()
+    };
+    let path = dir.join("pool");
+    let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(())).unwrap();
+    (region, options, path)
+}
+
+/// Has `work` try a pool of each kind; the pool can be opened afterwards, and the rest of the memory is as before.
+fn on_both(work: impl Fn(&Region)) {
+    for is_file in [true, false] {
+        let dir = tempfile();
+        let disk: Arc<dyn Disk> =
+            if is_file { Arc::new(OsDisk) } else { Arc::new(SimDisk::default()) };
+        let (region, options, path) = logged(disk, &dir);
+        work(&region);
+        region.sync().unwrap();
+        drop(region);
+        let region = Region::open(&path, &options).unwrap();
+        work(&region);
+        region.close().unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+fn wild_ranges() -> Vec<(u64, u64)> {
+    let ends = [0, 1, PAGE, SIZE - PAGE, SIZE, SIZE + 1, 4 * SIZE, u64::MAX - PAGE + 1, u64::MAX];
+    let ranges = ends.iter().flat_map(|offset| ends.iter().map(move |len| (*offset, *len)));
+    ranges.filter(|(offset, len)| offset.checked_add(*len).is_none_or(|end| end > SIZE)).collect()
+}
+
+#[test]
+fn a_hint_of_any_range_is_a_hint() {
+    on_both(|region| {
+        for (offset, len) in wild_ranges() {
+            region.will_read(offset, len);
+            region.will_read_now(offset, len);
+            region.prefault(offset, len);
+            region.make_large_pages(offset, len);
+            region.prefetch(offset);
+            assert!(!region.frees().is_settled(offset, 0) || region.frees().is_logged());
+        }
+        assert_eq!(region.size(), SIZE);
+    });
+}
+
+#[test]
+fn a_hole_of_any_range_leaves_what_is_outside_of_it() {
+    on_both(|region| {
+        for (offset, len) in wild_ranges() {
+            assert!(
+                matches!(region.punch(offset, len), Err(Error::Fault(_))),
+                "{offset:#x} {len:#x}"
+            );
+        }
+        for (offset, len) in
+            [(0, PAGE), (HEADER_SIZE, 0), (HEADER_SIZE + 1, PAGE), (PAGE, PAGE - 1)]
+        {
+            assert!(
+                matches!(region.punch(offset, len), Err(Error::Fault(_))),
+                "{offset:#x} {len:#x}"
+            );
+        }
+        // Space that is in use, while a thread looks at it.
+        let end = SIZE - PAGE;
+        let words = region.words(end, 512).unwrap();
+        let bytes = region.media_bytes(end, PAGE).unwrap();
+        region.punch(end, PAGE).unwrap();
+        assert!(words.iter().all(|word| word.load() == 0));
+        assert!(bytes.to_vec().iter().all(|byte| *byte == 0));
+    });
+}
+
+#[test]
+fn objects_that_share_bytes_are_wrong_values_and_no_more() {
+    const AT: u64 = SIZE / 2;
+    let bytes = vec![7_u8; 256 << 10];
+    on_both(|region| {
+        let object = |offset: u64, len: u64| WholeObject { offset, bytes: &bytes[..len as usize] };
+        let _section = region.reserve(256).unwrap();
+        for (offset, len) in [(0, PAGE), (SIZE, 1), (SIZE - PAGE, 2 * PAGE), (u64::MAX, 1)] {
+            let found = region.write_together(&[object(AT, PAGE), object(offset, len)]);
+            assert!(matches!(found, Err(Error::Fault(_))), "{offset:#x}");
+            let found = region.write_object("test.object", offset, &[&bytes[..len as usize]], len);
+            assert!(matches!(found, Err(Error::Fault(_))), "{offset:#x}");
+        }
+        for room in [SIZE, u64::MAX] {
+            let found = region.write_object("test.room", AT, &[&bytes[..64]], room);
+            assert!(matches!(found, Err(Error::Fault(_))), "{room:#x}");
+        }
+        // Less room than bytes.
+        region.write_object("test.room", SIZE - PAGE, &[&bytes[..4096]], 1).unwrap();
+        let [one, two, half] = [128 << 10, 256 << 10, PAGE / 2];
+        let together = [
+            vec![object(AT, one), object(AT, one)],
+            vec![object(AT, two), object(AT + PAGE, one), object(AT + half, one)],
+            vec![object(AT, half), object(AT, half), object(AT + half, half), object(AT, two)],
+            vec![object(AT, 0), object(AT, 0), object(AT, one), object(SIZE, 0)],
+        ];
+        for objects in together {
+            let written = region.write_together(&objects).unwrap();
+            assert_eq!(written.len(), objects.len());
+        }
+        let after = region.media_bytes(AT + two, SIZE - PAGE - AT - two).unwrap().to_vec();
+        assert!(after.iter().all(|byte| *byte == 0), "something was written behind them");
+        region.hand_over();
+        region.fence("test.fence");
+    });
+}
+
+#[test]
+fn a_pool_that_is_closed_at_any_size_is_a_pool() {
+    for size in [0, 1, PAGE + 1, SIZE, SIZE + 1, u64::MAX - PAGE, u64::MAX - 1, u64::MAX] {
+        let dir = tempfile();
+        let (region, options, path) = logged(Arc::new(OsDisk), &dir);
+        region.close_at(size).unwrap();
+        let region = Region::open(&path, &options).unwrap();
+        let wanted = size.clamp(2 * HEADER_SIZE, SIZE).next_multiple_of(PAGE);
+        assert_eq!(region.size(), wanted, "{size:#x}");
+        std::fs::remove_dir_all(dir).unwrap();
+        let region = volatile(SIZE);
+        region.close_at(size).unwrap();
+    }
+}
+
+/// A program that reads and writes it in spite of its description meets a wake too many or too few.
+#[test]
+fn a_descriptor_that_others_read_and_write_is_still_one() {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    let event = EventCount::default();
+    let descriptor = event.subscribe().unwrap();
+    let mut file = std::fs::File::from(descriptor.as_fd().try_clone_to_owned().unwrap());
+    file.read_exact(&mut [0; 8]).unwrap();
+    assert!(!event.rearm(&descriptor, || false));
+    // As many as there may be: a wake finds no room for its own.
+    file.write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
+    event.notify();
+    assert!(event.rearm(&descriptor, || true));
+    drop(descriptor);
+    event.interrupt();
+    file.read_exact(&mut [0; 8]).unwrap();
 }

@@ -18,7 +18,6 @@ const PLACES: &[&str] = &[
     "crates/pmem/tests/protection.rs",
     "crates/sqlite/tests/rust_programs.rs",
     "crates/tembo/tests/fork.rs",
-    "crates/heap/src/",
     "crates/index/src/simd.rs",
     // C boundary of the product.
     "crates/sqlite/src/",

@@ -27,8 +27,12 @@ impl Logged {
         Ok(Logged { book: Arc::new(NoteBook::new(&log)), log, threads })
     }
 
+    /// The lines that hold `len` bytes at `offset` go into the log with the thread's next fence, which reads them.
+    ///
+    /// # Safety
+    /// They are of the region.
     #[inline]
-    pub(super) fn note(&self, offset: u64, len: u64) {
+    pub(super) unsafe fn note(&self, offset: u64, len: u64) {
         self.book.with(|note| note.flushed.add(offset, len));
     }
 
@@ -151,7 +155,8 @@ impl Logged {
             unsafe { copy_parts(at.wrapping_add(from), &rest) };
         }
         if whole < len {
-            self.note(offset + whole, len - whole);
+            // SAFETY: the rest of what the caller has promised.
+            unsafe { self.note(offset + whole, len - whole) };
         }
         Ok(())
     }

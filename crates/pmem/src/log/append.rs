@@ -51,7 +51,9 @@ impl RedoLog {
             if !has_room {
                 break;
             }
-            self.encode(&mut state, lines, extents);
+            // SAFETY: all lines are of the region. Those of the notes are, says what noted them (`Logged::note`); the others are
+            // of extents, each of which was written to pages that are mapped (`bypass`, `write_extent`).
+            unsafe { self.encode(&mut state, lines, extents) };
             used += size;
         }
         self.settle(&mut state, book, used);
@@ -74,7 +76,11 @@ impl RedoLog {
         book.with(|note| note.give_back(lines, rooms));
     }
 
-    fn encode(&self, state: &mut State, lines: &[u64], extents: &[WrittenExtent]) {
+    /// Appends a group, which there is room for.
+    ///
+    /// # Safety
+    /// The lines are of the region.
+    unsafe fn encode(&self, state: &mut State, lines: &[u64], extents: &[WrittenExtent]) {
         let place = state.end;
         let synced_through = state.durable.sequence - 1;
         let mapping = &self.mapping;
@@ -84,7 +90,9 @@ impl RedoLog {
         // Also what others have appended of it since it was written: the extent makes that count no longer.
         records.iter().for_each(|extent| state.hot.forget(extent.offset, extent.end()));
         // A group of fewer lines is no larger, though it may have more runs: each takes less than the line between them.
-        let changed = state.hot.changed(lines, |line| read_line(mapping, line));
+        // SAFETY: of both: the caller's promise.
+        let read = |line| unsafe { read_line(mapping, line) };
+        let changed = state.hot.changed(lines, read);
         let changed = changed.as_deref().unwrap_or(lines);
         state.end = encode(
             &mut state.tail,
@@ -92,7 +100,7 @@ impl RedoLog {
             place,
             (changed, &records),
             |line, out| {
-                out.extend_from_slice(&read_line(mapping, line));
+                out.extend_from_slice(&read(line));
                 if let Some(observer) = &self.observer {
                     observer.copied(line);
                 }
@@ -223,12 +231,14 @@ fn drop_freed(
 }
 
 /// A line's value while others may store to it: one that the line has had.
-fn read_line(mapping: &Mapping, line: u64) -> [u8; LINE as usize] {
+///
+/// # Safety
+/// It is a line of the region that has the mapping.
+unsafe fn read_line(mapping: &Mapping, line: u64) -> [u8; LINE as usize] {
     let at = mapping.base().at(line).cast::<AtomicU64>();
     let read = || -> [u64; (LINE / 8) as usize] {
         std::array::from_fn(|index| {
-            // SAFETY: only lines of the region are noted (`Region::flush` checks), they are
-            // aligned, and stay mapped as long as the mapping.
+            // SAFETY: a line of the region, says the caller: it is aligned, and stays mapped as long as the mapping.
             unsafe { &*at.add(index) }.load(Ordering::Acquire)
         })
     };

@@ -5,6 +5,18 @@
 //! in parallel. A crash may leave the group without the bytes; then the checksum does not hold, and replay ends
 //! before the group, as before one that is torn.
 //!
+//! ```text
+//!   write:   bytes of the record ──────────────────────────► pool file, its pages
+//!               └─ place and checksum ─► the thread's notes       │
+//!   fence:                                  └─► group: extent     │
+//!   sync:                                         fdatasync of the log, and of the pool file, in parallel
+//!                                                                 │
+//!   later:   a group or a header calls the group durable ─► vouched for: its checksum is not compared any more
+//!
+//!   replay:  the group is not vouched for ─► checksum of the pages ─ holds ──► the group counts
+//!                                                                  └ differs ─► the log ends before the group
+//! ```
+//!
 //! Replay compares the checksums of those groups only that no group and no header calls durable: of the others
 //! the bytes are there, or were rightly overwritten since. So the place of an extent is overwritten under three
 //! conditions, whatever is written there, and by which way:

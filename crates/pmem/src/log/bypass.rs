@@ -11,7 +11,7 @@ use crate::disk::Behind;
 use crate::extent::{Extent, Room, WrittenExtent};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
-use crate::{DiskFile, Error, racy};
+use crate::{DiskFile, Error, Fault, racy};
 
 /// A fence that has written fewer bytes of whole pages than this puts them into the log, unless the next sync is one
 /// of the pool file in any case: there they cost no sync of a second file.
@@ -65,6 +65,9 @@ impl RedoLog {
         parts: &[&[u8]],
         needs: u64,
     ) -> Result<(), Error> {
+        if !self.mapping.holds(offset, len) {
+            return Err(Fault { offset, len, size: self.mapping.reserved() }.into());
+        }
         let range = (offset, offset + len);
         let (overwriting, work) = match self.overwrite(range, needs)? {
             Some(overwriting) => (overwriting, None),
@@ -244,8 +247,11 @@ impl RedoLog {
     }
 
     fn write_run(&self, offset: u64, len: u64) -> Option<WrittenExtent> {
+        if !self.mapping.holds(offset, len) {
+            return None;
+        }
         let mut bytes = vec![0; len as usize];
-        // SAFETY: the range is in the region: only lines of the region are noted.
+        // SAFETY: the range is mapped, was checked above; the bytes are the region's, and the vector's are not.
         unsafe { racy::read(self.mapping.base().at(offset), bytes.as_mut_ptr(), bytes.len()) };
         self.write_extent(offset, len, &[&bytes])
     }

@@ -181,12 +181,11 @@ fn resume(
         return None;
     }
     let salt = header.get().salt.get();
-    let bytes = replay.unsettled();
     let settled = replay.end;
     // A sync that failed may have left groups that no group calls durable in the system's memory
     // alone: a sync would not write them, they have to be written once more. Where they are: until
     // the header is durable, an older one may count, and name all that lies elsewhere.
-    ring.write("log.resume_write", bytes, settled.position - bytes.len() as u64).ok()?;
+    replay.unsettled(|bytes, position| ring.write("log.resume_write", bytes, position)).ok()?;
     // ORDER: what was read is durable, with the header, before anything is built on it.
     let next = |header: &mut LogHeader| {
         header.previous = header.generation;
@@ -309,8 +308,7 @@ fn create_as(
     replay: Option<&Replay>,
 ) -> Result<Adopted, Error> {
     let io = |action, e| Error::io(action, new_path, e);
-    let lines: Vec<(u64, &[u8])> =
-        replay.map_or(Vec::new(), |replay| replay.last_lines().collect());
+    let lines = replay.map_or(Vec::new(), Replay::last_places);
     let content = content_size(lines.len() as u64);
     let beside = if lines.is_empty() { 0 } else { content + source.log_size / 4 };
     let capacity = capacity(beside.max(initial(source)));
@@ -318,7 +316,7 @@ fn create_as(
     let file = source.disk.create("log.create", new_path).map_err(|e| io("create", e))?;
     let file = WatchedFile::new(file);
     file.allocate("log.allocate", 0, LOG_HEADER_SIZE + capacity).map_err(|e| io("allocate", e))?;
-    let end = fill_groups(file.as_ref(), &header, &lines).map_err(|e| io("write", e))?;
+    let end = fill_groups(file.as_ref(), &header, &lines, replay).map_err(|e| io("write", e))?;
     let blank = source.zero_later.then_some(end.position);
     if !source.zero_later {
         fill_zeroes(file.as_ref(), end, capacity).map_err(|e| io("write", e))?;
@@ -337,11 +335,12 @@ fn create_as(
     Ok(Adopted { path, header, ring, settled, opening, end, blank, voids, beside })
 }
 
-/// Writes the lines that were replayed as the ring's first groups; the place behind them.
+/// Writes lines, which are there in what was replayed, as the ring's first groups; the place behind them.
 fn fill_groups(
     file: &dyn DiskFile,
     header: &LogHeader,
-    lines: &[(u64, &[u8])],
+    lines: &[(u64, usize)],
+    replay: Option<&Replay>,
 ) -> io::Result<Place> {
     let mut place = Place::start(header);
     let mut at = LOG_HEADER_SIZE;
@@ -349,13 +348,15 @@ fn fill_groups(
     let mut groups = lines.chunks(GROUP_MAX).peekable();
     while let Some(group) = groups.next() {
         let offsets: Vec<u64> = group.iter().map(|(line, _)| *line).collect();
-        let mut values = group.iter().map(|(_, value)| *value);
+        let line =
+            |at: usize| replay.map(|replay| replay.content.line(at)).unwrap_or([0; LINE as usize]);
+        let mut values = group.iter().map(|(_, at)| line(*at));
         place = encode(
             &mut bytes,
             (header.salt.get(), place.sequence - 1),
             place,
             (&offsets, &[]),
-            |_, out| out.extend_from_slice(values.next().unwrap_or_default()),
+            |_, out| out.extend(values.next().into_iter().flatten()),
         );
         if bytes.len() >= PIECE || groups.peek().is_none() {
             file.write_at("log.fill_groups", &bytes, at)?;

@@ -20,7 +20,7 @@ const CHAINED: usize = 56;
 /// Bytes of a group's header that its own checksum covers.
 const CERTIFIED: usize = 60;
 
-/// A point between two groups: where and as which the next one begins.
+/// A point between two groups. It has the position, the sequence and the chain with which the next group begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(super) position: u64,
@@ -276,7 +276,7 @@ impl<'b> Walk<'b> {
         }
         let (_, words) = self.kind.names(&header);
         let (words_end, data_at) = (HEADER + words * 8, head_size(words, extents));
-        // Whether these are the words that were written the checksum says; that needs the number of lines.
+        // The words may not be those that were written. Only the checksum tells, and it needs the number of lines first.
         let words = rest.get(..data_at)?.get(HEADER..words_end)?;
         let lines: u64 = runs(self.kind, &header, words).map(|run| run.count).sum();
         if lines > GROUP_MAX as u64 {
@@ -474,7 +474,7 @@ mod tests {
                 }
             }
             bytes.truncate(next(&mut state) as usize % (2 * bytes.len()) + 64);
-            // As if it had been written so, of any length that it may have.
+            // The checksums are made to fit, for each length that the group may have.
             for end in (HEADER..=bytes.len()).step_by(LINE as usize) {
                 let mut group = bytes[..end].to_vec();
                 seal(&mut group, 0, PLACE);

@@ -60,9 +60,13 @@ impl RedoLog {
     /// Fills a range of a mapping that is a copy.
     fn clear(&self, offset: u64, len: u64) {
         const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
+        if !self.mapping.holds(offset, len) {
+            return;
+        }
         for page in (offset..offset + len).step_by(PAGE as usize) {
-            // SAFETY: `Region::punch` has checked that the range is in the region, in whole pages.
-            unsafe { racy::write(ZEROES.as_ptr(), self.mapping.base().at(page), ZEROES.len()) };
+            let count = (offset + len - page).min(PAGE) as usize;
+            // SAFETY: the range is mapped, was checked above; it is the region's.
+            unsafe { racy::write(ZEROES.as_ptr(), self.mapping.base().at(page), count) };
         }
     }
 }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::replay::{Content, Replay};
-use crate::LINE;
 use crate::mapping::{Mapping, PAGE};
+use crate::{LINE, racy};
 
 /// Pages with the same number modulo this share a lock.
 const STRIPES: usize = 64;
@@ -147,21 +147,22 @@ impl Chains {
         Chains { content, heads, next }
     }
 
-    /// Puts the last value of each line of the page into the mapping.
+    /// Puts the last value of each line of the page into a region's mapping.
     fn copy(&self, page: u64, mapping: &Mapping) {
+        if !page.checked_mul(PAGE).is_some_and(|start| mapping.holds(start, PAGE)) {
+            return;
+        }
         let mut done: u64 = 0;
         let mut at = self.heads[chain(page, self.heads.len())];
         while at != 0 {
-            let (line, bytes) = self.content.line(at as usize - 1);
+            let (line, place) = self.content.lines[at as usize - 1];
             let bit = 1 << (line % PAGE / LINE);
             if line / PAGE == page && done & bit == 0 {
                 done |= bit;
-                // SAFETY: replay has checked that the line is in the region; no thread looks at its
-                // page before its mark is gone, and one thread at a time is here for it.
-                unsafe {
-                    let to = mapping.base().at(line);
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-                }
+                let bytes = self.content.line(place);
+                // SAFETY: it is a line of the page, which is mapped, was checked above. No mapping but those of regions is
+                // shared, and what a region lends may change.
+                unsafe { racy::write(bytes.as_ptr(), mapping.base().at(line), bytes.len()) };
             }
             at = self.next[at as usize - 1];
         }

@@ -1,4 +1,5 @@
 //! Replay: what the log says the region holds.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::path::Path;
@@ -16,6 +17,11 @@ use crate::{DiskFile, Error, HEADER_SIZE, LINE};
 
 /// Bytes of an extent that are read at once.
 const EXTENT_PIECE: u64 = 1 << 20;
+/// Bytes of groups that are written once more at once.
+const UNSETTLED_PIECE: usize = 1 << 20;
+
+/// The bytes of a line.
+pub(super) type Line = [u8; LINE as usize];
 
 /// The content of a log.
 pub(crate) struct Replay {
@@ -45,29 +51,42 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Offset and bytes of a line.
-    pub(super) fn line(&self, index: usize) -> (u64, &[u8]) {
-        let (line, at) = self.lines[index];
-        (line, self.bytes(at))
-    }
-
-    fn bytes(&self, at: usize) -> &[u8] {
-        // Other parts of the ring are written meanwhile.
-        self.ring.part(at, LINE as usize)
+    /// The bytes of the line that are there in the ring. Other parts of it are written meanwhile.
+    pub(super) fn line(&self, at: usize) -> Line {
+        let mut line = [0; LINE as usize];
+        self.ring.copy_to(at, &mut line);
+        line
     }
 }
 
 impl Replay {
-    /// Offset and last value of each line, in ascending order.
-    pub(crate) fn last_lines(&self) -> impl ExactSizeIterator<Item = (u64, &[u8])> {
+    /// Offset of each line, in ascending order, and where its last value is.
+    pub(super) fn last_places(&self) -> Vec<(u64, usize)> {
         let mut lines = self.content.lines.clone();
         keep_last(&mut lines);
-        lines.into_iter().map(|(line, at)| (line, self.content.bytes(at)))
+        lines
     }
 
-    /// The groups that may be durable or not.
-    pub(super) fn unsettled(&self) -> &[u8] {
-        self.content.ring.part(self.unsettled, self.bytes as usize - self.unsettled)
+    /// Offset and last value of each line, in ascending order.
+    pub(crate) fn last_lines(&self) -> impl Iterator<Item = (u64, Line)> {
+        self.last_places().into_iter().map(|(line, at)| (line, self.content.line(at)))
+    }
+
+    /// Hands the groups that may be durable or not to `work`, in pieces, each with its position.
+    pub(super) fn unsettled(
+        &self,
+        mut work: impl FnMut(&[u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (mut at, end) = (self.unsettled, self.bytes as usize);
+        let mut buffer = vec![0; (end - at).min(UNSETTLED_PIECE)];
+        while at < end {
+            let piece = (end - at).min(UNSETTLED_PIECE);
+            let piece = &mut buffer[..piece];
+            self.content.ring.copy_to(at, piece);
+            work(piece, self.end.position - (end - at) as u64)?;
+            at += piece.len();
+        }
+        Ok(())
     }
 }
 
@@ -108,7 +127,9 @@ pub(super) fn replay(ring: &Ring, owner: &Owner<'_>, header: &LogHeader) -> Resu
     };
     let view = ring.view(start.position, ring.capacity());
     let view = view.map_err(|e| Error::io("read", owner.path, e))?;
-    let bytes = view.bytes();
+    // SAFETY: the log is only being opened: this process does not write to it before this function has returned, and others do
+    // not while the pool is locked.
+    let bytes = unsafe { view.bytes() };
     let called_durable = header.synced_through.get();
     let gathered = |end: u64| -> Result<_, Error> {
         let mut gathered = Gathered { synced_through: called_durable, ..Gathered::default() };

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::DiskFile;
 use crate::disk::WatchedFile;
 use crate::format::{BLOCK, Block, LOG_HEADER_SIZE};
 use crate::mapping::Mapping;
+use crate::{DiskFile, racy};
 
 /// The smallest ring, in bytes.
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
@@ -137,8 +137,7 @@ impl Ring {
         Ok(())
     }
 
-    /// `len` bytes from `position` on, at most all of the ring, in one piece. They must not be
-    /// written while the view is looked at.
+    /// `len` bytes from `position` on, at most all of the ring, in one piece.
     pub(super) fn view(&self, position: u64, len: u64) -> io::Result<View> {
         let capacity = self.capacity();
         let len = len.min(capacity) as usize;
@@ -188,9 +187,19 @@ pub(super) enum View {
 }
 
 impl View {
-    /// The bytes. None of them is written while they are looked at.
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.part(0, self.len())
+    /// The bytes.
+    ///
+    /// # Safety
+    /// None of them changes while they are borrowed.
+    pub(super) unsafe fn bytes(&self) -> &[u8] {
+        match self {
+            // SAFETY: the range is mapped as long as the view lives: twice the capacity is, and the start and the length of the
+            // view are at most that. It does not change, says the caller.
+            View::Mapped { mapping, at, len } => unsafe {
+                std::slice::from_raw_parts(mapping.base().at(*at), *len)
+            },
+            View::Read(bytes) => bytes,
+        }
     }
 
     fn len(&self) -> usize {
@@ -200,18 +209,17 @@ impl View {
         }
     }
 
-    /// `count` of the bytes from `from` on, or as many as there are. None of them is written while they are looked
-    /// at; others may be.
-    pub(super) fn part(&self, from: usize, count: usize) -> &[u8] {
+    /// Copies the bytes from `from` on, as far as there are some, each as it is then.
+    pub(super) fn copy_to(&self, from: usize, to: &mut [u8]) {
         let from = from.min(self.len());
-        let count = count.min(self.len() - from);
+        let count = to.len().min(self.len() - from);
         match self {
             View::Mapped { mapping, at, .. } => {
-                // SAFETY: the range is mapped as long as the view lives: twice the capacity is, and the
-                // start and the length of the view are at most that. It is not written, says the view's condition.
-                unsafe { std::slice::from_raw_parts(mapping.base().at(*at + from as u64), count) }
+                let from = mapping.base().at(*at + from as u64);
+                // SAFETY: the range is a part of the view, which is mapped as long as it lives; `to` has so many bytes.
+                unsafe { racy::read(from, to.as_mut_ptr(), count) };
             }
-            View::Read(bytes) => &bytes[from..from + count],
+            View::Read(bytes) => to[..count].copy_from_slice(&bytes[from..from + count]),
         }
     }
 }

@@ -97,6 +97,9 @@ impl RedoLog {
         len: u64,
         parts: &[&[u8]],
     ) -> Option<WrittenExtent> {
+        if !self.mapping.holds(offset, len) {
+            return None;
+        }
         let checksum = OuterChecksum::Xxh3.of_parts(parts);
         let failed_syncs = self.pool.failed();
         self.pool.write_parts_at("pool.run_write", parts, offset).ok()?;

@@ -43,6 +43,11 @@ impl Mapping {
         if is_there { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
+    /// Whether there are `len` bytes at `offset`.
+    pub(crate) fn holds(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.reserved())
+    }
+
     /// There are no files.
     pub(crate) fn twice(_file: BorrowedFd<'_>, _from: u64, _len: u64) -> io::Result<Mapping> {
         Err(io::ErrorKind::Unsupported.into())

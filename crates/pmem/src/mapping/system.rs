@@ -1,9 +1,11 @@
 //! Mappings of the system.
 
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::mm::{
@@ -21,6 +23,12 @@ const LOOKED_AT: usize = 8;
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: u64,
+    /// Bytes that are mapped, from the first on. It only grows, so no page is mapped twice.
+    mapped: AtomicU64,
+    /// A range that may belong to another part of the process: the system refused to map it. Held while something is mapped.
+    lost: Mutex<Option<(u64, u64)>>,
+    /// All that is mapped are pages of a file, copied when they are stored to.
+    is_private: AtomicBool,
     /// Bytes of a private file above which pages are read alone.
     alone_above: u64,
     reads_alone: AtomicBool,
@@ -32,7 +40,7 @@ pub(crate) struct Mapping {
 // SAFETY: the range belongs to the mapping until it is dropped; what is in it is synchronised by
 // the region's own rules.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; the mapping itself is not changed after creation.
+// SAFETY: as above; what of the mapping changes is atomic, or behind a lock.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -80,9 +88,13 @@ impl Mapping {
         }
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
         let (reads_alone, has_residency, protection) = Default::default();
+        let (mapped, lost, is_private) = Default::default();
         Ok(Mapping {
             base,
             reserved,
+            mapped,
+            lost,
+            is_private,
             alone_above: u64::MAX,
             reads_alone,
             has_residency,
@@ -90,34 +102,43 @@ impl Mapping {
         })
     }
 
-    /// Maps `from..to` (whole pages), the same bytes of the file where there is one.
+    /// Bytes that are mapped, from the first on.
+    #[inline]
+    fn mapped(&self) -> u64 {
+        self.mapped.load(Ordering::Acquire)
+    }
+
+    /// Whether `len` bytes at `offset` are mapped.
+    #[inline]
+    pub(crate) fn holds(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.mapped())
+    }
+
+    /// Maps `from..to` (whole pages), the same bytes of the file where there is one. What is mapped already stays as it is; `from`
+    /// lies in it or at its end.
     pub(crate) fn map(&self, backing: Backing<'_>, from: u64, to: u64) -> io::Result<()> {
-        let to = to.checked_next_multiple_of(PAGE).filter(|to| *to <= self.reserved);
-        let to = to.filter(|to| from.is_multiple_of(PAGE) && from <= *to);
-        let to = to.ok_or(io::ErrorKind::OutOfMemory)?;
-        if from == to {
-            return Ok(());
-        }
-        let at = self.base.as_ptr().wrapping_add(from as usize).cast();
-        let len = (to - from) as usize;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let private = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: the range lies in what this mapping reserved, and nothing is there yet: it
-        // is mapped once, at opening or by the growth that makes it part of the region.
-        let mapped = unsafe {
-            match backing {
-                Backing::Anonymous => mmap_anonymous(at, len, access, private),
-                Backing::Private(file) => mmap(at, len, access, private, file, from),
-                Backing::Shared(file) => {
-                    mmap(at, len, access, MapFlags::SHARED | MapFlags::FIXED, file, from)
-                }
-                Backing::Synchronous(file) => {
-                    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC | MapFlags::FIXED;
-                    mmap(at, len, access, flags, file, from)
+        let is_private = matches!(backing, Backing::Private(_));
+        let added = self.extend(from, to, is_private, |at, len, from| {
+            // SAFETY: the range lies in what this mapping reserved, and nothing is there yet, says `extend`.
+            unsafe {
+                match backing {
+                    Backing::Anonymous => mmap_anonymous(at, len, access, private),
+                    Backing::Private(file) => mmap(at, len, access, private, file, from),
+                    Backing::Shared(file) => {
+                        mmap(at, len, access, MapFlags::SHARED | MapFlags::FIXED, file, from)
+                    }
+                    Backing::Synchronous(file) => {
+                        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC | MapFlags::FIXED;
+                        mmap(at, len, access, flags, file, from)
+                    }
                 }
             }
+        })?;
+        let Some((from, to)) = added else {
+            return Ok(());
         };
-        mapped.map_err(io::Error::from)?;
         self.protection.grown(from, to, |from, to, can_store| self.set_access(from, to, can_store));
         if let Backing::Private(file) = backing
             && to > self.alone_above
@@ -130,6 +151,37 @@ impl Mapping {
         Ok(())
     }
 
+    /// Has `mmap` map what of `from..to` is not mapped, in whole pages, at an address, for a length, from an offset on; the range.
+    fn extend(
+        &self,
+        from: u64,
+        to: u64,
+        is_private: bool,
+        mmap: impl FnOnce(*mut c_void, usize, u64) -> rustix::io::Result<*mut c_void>,
+    ) -> io::Result<Option<(u64, u64)>> {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mapped = self.mapped();
+        let to = to.checked_next_multiple_of(PAGE).filter(|to| *to <= self.reserved);
+        let to = to.filter(|to| from.is_multiple_of(PAGE) && from <= *to);
+        let to = to.filter(|_| from <= mapped && lost.is_none());
+        let to = to.ok_or(io::ErrorKind::OutOfMemory)?;
+        if to <= mapped {
+            return Ok(None);
+        }
+        let (at, len) = (self.base.as_ptr().wrapping_add(mapped as usize).cast(), to - mapped);
+        if let Err(error) = mmap(at, len as usize, mapped) {
+            // The system may have unmapped what was reserved, and then another thread may get the addresses.
+            if !reserves_again(at, len as usize) {
+                *lost = Some((mapped, to));
+            }
+            return Err(error.into());
+        }
+        let is_private = is_private && (mapped == 0 || self.is_private.load(Ordering::Relaxed));
+        self.is_private.store(is_private, Ordering::Relaxed);
+        self.mapped.store(to, Ordering::Release);
+        Ok(Some((mapped, to)))
+    }
+
     /// The bytes `from..from + len` of the file (whole pages), to be read only, twice in a row: what
     /// goes around the end of a ring lies in one piece.
     pub(crate) fn twice(file: BorrowedFd<'_>, from: u64, len: u64) -> io::Result<Mapping> {
@@ -138,14 +190,12 @@ impl Mapping {
         }
         let twice = len.checked_mul(2).ok_or(io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::reserve(twice, twice)?;
-        for at in [0, len] {
-            let at = mapping.base.as_ptr().wrapping_add(at as usize).cast();
-            // SAFETY: the range lies in what this mapping reserved, and nothing is there yet.
-            let mapped = unsafe {
+        for start in [0, len] {
+            mapping.extend(start, start + len, false, |at, len, _| {
                 let flags = MapFlags::SHARED | MapFlags::FIXED;
-                mmap(at, len as usize, ProtFlags::READ, flags, file, from)
-            };
-            mapped?;
+                // SAFETY: the range lies in what this mapping reserved, and nothing is there yet, says `extend`.
+                unsafe { mmap(at, len, ProtFlags::READ, flags, file, from) }
+            })?;
         }
         Ok(mapping)
     }
@@ -154,7 +204,7 @@ impl Mapping {
     /// it would be a signal at the first load.
     pub(crate) fn populate(&self, at: u64, len: u64) -> io::Result<()> {
         let to = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE));
-        let to = to.filter(|to| *to <= self.reserved).ok_or(io::ErrorKind::InvalidInput)?;
+        let to = to.filter(|to| *to <= self.mapped()).ok_or(io::ErrorKind::InvalidInput)?;
         let from = at / PAGE * PAGE;
         let start = self.base.as_ptr().wrapping_add(from as usize).cast();
         // SAFETY: the range is this mapping's; its pages are read, nothing is changed.
@@ -210,7 +260,8 @@ impl Mapping {
     fn is_resident(&self, from: u64, to: u64) -> bool {
         let mut found = [0_u8; LOOKED_AT];
         let count = (to.saturating_sub(from) / PAGE) as usize;
-        let has_residency = to <= self.reserved && self.has_residency.load(Ordering::Relaxed);
+        let is_within = from < to && to <= self.mapped();
+        let has_residency = is_within && self.has_residency.load(Ordering::Relaxed);
         let Some(found) = found.get_mut(..count).filter(|_| has_residency) else {
             return false;
         };
@@ -230,7 +281,7 @@ impl Mapping {
 
     /// Says that pages are to be small, until something else is said. A hint, as the next.
     pub(crate) fn want_small_pages(&self) {
-        self.advise(0, self.reserved, Advice::LinuxNoHugepage);
+        self.advise(0, self.mapped(), Advice::LinuxNoHugepage);
     }
 
     /// Says that pages are to be large in `from..to`, as far as whole ones lie there. A hint, which the
@@ -247,7 +298,7 @@ impl Mapping {
     pub(crate) fn make_large_pages(&self, from: u64, to: u64) {
         let (from, to) =
             (from.div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE), to / LARGE_PAGE * LARGE_PAGE);
-        if from < to && to <= self.reserved {
+        if from < to && to <= self.mapped() {
             let at = self.base.as_ptr().wrapping_add(from as usize).cast();
             // Of libc, for want of it in rustix.
             // SAFETY: the range is this mapping's; what its pages hold does not change.
@@ -257,31 +308,36 @@ impl Mapping {
 
     /// Advises about whole pages, of which the content stays.
     fn advise(&self, from: u64, to: u64, advice: Advice) {
-        if from < to && to <= self.reserved {
+        if from < to && to <= self.mapped() {
             let at = self.base.as_ptr().wrapping_add(from as usize).cast();
             // SAFETY: the range is this mapping's; what its pages hold does not change.
             let _ = unsafe { madvise(at, (to - from) as usize, advice) };
         }
     }
 
-    /// Drops private copies of whole pages: the next load sees the file.
+    /// Drops private copies of whole pages: the next load sees the file. A store that was not brought there is lost. Only of
+    /// pages of a file that are all mapped privately.
     pub(crate) fn give_back(&self, from: u64, to: u64) -> io::Result<()> {
         if !from.is_multiple_of(PAGE)
             || !to.is_multiple_of(PAGE)
-            || to > self.reserved
+            || to > self.mapped()
             || from >= to
+            || !self.is_private.load(Ordering::Relaxed)
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let at = self.base.as_ptr().wrapping_add(from as usize).cast();
-        // SAFETY: the range is mapped by `self`; the caller holds that no store to it is pending, so that only the
-        // pages' backing changes. A reader that still copies from there, by loads that may race, believes none of it.
+        // SAFETY: the range is mapped by `self`, from a file and privately, as regions alone are. What a region lends may
+        // change at any time ([`Media`](crate::Media)): to a thread that looks there it is a store of what the file has.
         unsafe { madvise(at, (to - from) as usize, Advice::LinuxDontNeed) }?;
         Ok(())
     }
 
     /// Has whole pages stored to, or only read.
     fn set_access(&self, from: u64, to: u64, can_store: bool) -> io::Result<()> {
+        if from > to || to > self.mapped() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let at = self.base.as_ptr().wrapping_add(from as usize).cast();
         let access = if can_store {
             MprotectFlags::READ | MprotectFlags::WRITE
@@ -337,9 +393,31 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole reserved range is this mapping's; no borrow of the region outlives it.
-        // Nothing can be done about a failure.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        let lost = *self.lost.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (lost_from, lost_to) = lost.unwrap_or((self.reserved, self.reserved));
+        for (from, to) in [(0, lost_from), (lost_to, self.reserved)] {
+            let at = self.base.as_ptr().wrapping_add(from as usize).cast();
+            if from < to {
+                // SAFETY: the reserved range, but for what was lost, is this mapping's; no borrow of the region outlives
+                // it. Nothing can be done about a failure.
+                let _ = unsafe { munmap(at, (to - from) as usize) };
+            }
+        }
+    }
+}
+
+/// Reserves addresses of which it is not known whether they still are: whether they are now, and were not a moment ago.
+fn reserves_again(at: *mut c_void, len: usize) -> bool {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: nothing that is mapped is replaced. Systems before Linux 4.17 take the address for a wish.
+    match unsafe { mmap_anonymous(at, len, ProtFlags::empty(), flags) } {
+        Ok(found) if found == at => true,
+        Ok(found) => {
+            // SAFETY: the mapping just made, elsewhere. Nothing can be done about a failure.
+            let _ = unsafe { munmap(found, len) };
+            false
+        }
+        Err(_) => false,
     }
 }
 
@@ -392,5 +470,77 @@ mod tests {
         assert!(is_alone(0) && is_alone(63) && mapping.reads_alone());
         mapping.will_read(3 * PAGE + 1, 64 * PAGE);
         mapping.will_read(u64::MAX - 1, u64::MAX);
+    }
+
+    fn file_of(bytes: u64) -> std::os::fd::OwnedFd {
+        let file = memfd_create("pool", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, bytes).unwrap();
+        file
+    }
+
+    /// What was handed out stays, whatever is asked for afterwards.
+    #[test]
+    fn nothing_is_mapped_over_what_is_mapped() {
+        let mapping = Mapping::reserve(4 * PAGE, 8 * PAGE).unwrap();
+        mapping.map(Backing::Anonymous, 0, 4 * PAGE).unwrap();
+        let word = mapping.base().at(3 * PAGE).cast::<u64>();
+        // SAFETY: it is mapped, and no other thread has it.
+        unsafe { word.write_volatile(7) };
+        let file = file_of(8 * PAGE);
+        for (from, to) in [(0, 4 * PAGE), (3 * PAGE, 6 * PAGE), (0, 6 * PAGE)] {
+            mapping.map(Backing::Private(file.as_fd()), from, to).unwrap();
+            // SAFETY: as above.
+            assert_eq!(unsafe { word.read_volatile() }, 7, "{from:#x} {to:#x}");
+        }
+        assert!(mapping.holds(0, 6 * PAGE) && !mapping.holds(6 * PAGE, 1));
+        assert!(!mapping.holds(u64::MAX, 2) && !mapping.holds(0, u64::MAX));
+        for (from, to) in [(7 * PAGE, 8 * PAGE), (6 * PAGE, 9 * PAGE), (5, 7 * PAGE), (0, u64::MAX)]
+        {
+            mapping.map(Backing::Anonymous, from, to).unwrap_err();
+        }
+        assert_eq!(mapping.mapped(), 6 * PAGE);
+    }
+
+    /// A table lends values that do not change.
+    #[test]
+    fn only_private_pages_of_a_file_are_given_back() {
+        let mapping = Mapping::reserve(4 * PAGE, 4 * PAGE).unwrap();
+        mapping.map(Backing::Anonymous, 0, 4 * PAGE).unwrap();
+        mapping.give_back(0, PAGE).unwrap_err();
+        let (file, mapping) = (file_of(4 * PAGE), Mapping::reserve(4 * PAGE, 8 * PAGE).unwrap());
+        mapping.map(Backing::Private(file.as_fd()), 0, 4 * PAGE).unwrap();
+        let word = mapping.base().at(PAGE).cast::<u64>();
+        // SAFETY: it is mapped, and no other thread has it.
+        unsafe { word.write_volatile(7) };
+        for (from, to) in [(0, 5 * PAGE), (PAGE, PAGE), (1, PAGE), (0, 1), (2 * PAGE, PAGE)] {
+            mapping.give_back(from, to).unwrap_err();
+        }
+        mapping.give_back(PAGE, 2 * PAGE).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { word.read_volatile() }, 0);
+        mapping.map(Backing::Anonymous, 4 * PAGE, 8 * PAGE).unwrap();
+        mapping.give_back(PAGE, 2 * PAGE).unwrap_err();
+    }
+
+    /// The system may have unmapped it, and given its addresses to another thread: it is neither mapped nor unmapped again.
+    #[test]
+    fn what_could_not_be_mapped_is_given_up() {
+        let file = file_of(4 * PAGE);
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let written_only = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        let mapping = Mapping::reserve(2 * PAGE, 4 * PAGE).unwrap();
+        mapping.map(Backing::Anonymous, 0, PAGE).unwrap();
+        mapping.map(Backing::Shared(written_only.as_fd()), PAGE, 2 * PAGE).unwrap_err();
+        let at = mapping.base().at(PAGE);
+        // This system has kept the addresses reserved, as another thread would that has got them.
+        let is_there = || !flags(at).is_empty();
+        assert!(is_there() && !reserves_again(at.cast(), PAGE as usize));
+        assert_eq!(*mapping.lost.lock().unwrap(), Some((PAGE, 2 * PAGE)));
+        mapping.map(Backing::Anonymous, PAGE, 2 * PAGE).unwrap_err();
+        assert!(mapping.holds(0, PAGE) && !mapping.holds(0, PAGE + 1));
+        drop(mapping);
+        assert!(is_there());
+        // SAFETY: the rest of the mapping, which has left it to no one.
+        unsafe { munmap(at.cast(), PAGE as usize) }.unwrap();
     }
 }

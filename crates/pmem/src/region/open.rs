@@ -108,7 +108,9 @@ impl Region {
     /// # Errors
     /// As [`close`](Region::close).
     pub fn close_at(self, size: u64) -> Result<(), Error> {
-        let size = size.max(2 * HEADER_SIZE).next_multiple_of(PAGE).min(self.size());
+        let (old, least) = (self.size(), 2 * HEADER_SIZE);
+        // What is larger than the region has no next page, perhaps.
+        let size = size.clamp(least.min(old), old).next_multiple_of(PAGE).min(old);
         if self.close_with(size)?
             && let Some(file) = &self.file
         {

@@ -14,7 +14,7 @@ use crate::format::{FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, HEADER_SIZE, Med
 use crate::header::{Slots, check_features};
 use crate::log::{self, Pending};
 use crate::mapping::{Backing, Mapping, PAGE, SIZE_MAX};
-use crate::{DiskFile, Domain, Error, RegionOptions};
+use crate::{DiskFile, Domain, Error, RegionOptions, racy};
 
 /// A file that cannot be mapped is read in pieces of this many bytes.
 const FILL_PIECE: usize = 1 << 20;
@@ -124,7 +124,7 @@ impl Place<'_> {
         }
         if let Some(replay) = &old.replay {
             let mut runs = Runs::new(self.file.as_ref(), "open.replay_write");
-            let written = replay.last_lines().try_for_each(|(line, bytes)| runs.put(line, bytes));
+            let written = replay.last_lines().try_for_each(|(line, bytes)| runs.put(line, &bytes));
             written.and_then(|()| runs.finish()).map_err(|e| self.io("write", e))?;
             // ORDER: the pool file is durable with all that the log holds before the header says
             // that the log is not needed.
@@ -176,18 +176,18 @@ impl Place<'_> {
             let len = (self.size - at).min(FILL_PIECE as u64);
             let piece = &mut piece[..len as usize];
             self.file.read_at(piece, at).map_err(|e| self.io("read", e))?;
-            self.put(mapping, at, piece);
+            put(mapping, at, piece);
             at += len;
         }
         Ok(())
     }
+}
 
-    fn put(&self, mapping: &Mapping, offset: u64, bytes: &[u8]) {
-        debug_assert!(offset + bytes.len() as u64 <= self.size);
-        // SAFETY: the region is mapped and not shared yet; the caller stays within its size.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), mapping.base().at(offset), bytes.len());
-        }
+/// Copies bytes into a region's mapping, if they fit.
+fn put(mapping: &Mapping, offset: u64, bytes: &[u8]) {
+    if mapping.holds(offset, bytes.len() as u64) {
+        // SAFETY: the range is mapped; what a region lends may change; no slice of it exists.
+        unsafe { racy::write(bytes.as_ptr(), mapping.base().at(offset), bytes.len()) };
     }
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             // What could not be synced, the close of the store reports.
             let _ = fs.sync();
             if !unmounted(&ends, unmounter) {
-                // The system tells its programs when this process ends. To close the store would wait for their calls.
+                // The system notifies its programs when this process ends. To close the store would wait for their calls.
                 fs.sync().context("making durable what was written")?;
                 return Ok(Exit::Done);
             }

@@ -1,5 +1,5 @@
 //! SIGTERM and SIGINT: the first asks for a clean stop, the second ends the process at once. SIGXFSZ and SIGBUS, by which the
-//! system tells of files: they do not end the process without a word.
+//! system sends about files: they do not end the process without a word.
 
 use std::io;
 use std::sync::Arc;

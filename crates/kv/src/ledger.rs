@@ -1,6 +1,6 @@
 //! The ledger: what the writer knows, and what only the writer does with it.
 //!
-//! [`Ledger`] stands under the writer's lock. Its rooms, from below:
+//! [`Ledger`] stands under the writer's lock. Its modules, from below:
 //!
 //! ```text
 //! publication   a commit: dead before it, commit word, tallies, visible, followers

@@ -182,7 +182,7 @@ fn names(root: &Root, pins: &Pins, dead: &DeadIntervals) -> Result<BTreeMap<Stri
 
 /// What is known of the past: since when it is kept, and what of it was rolled back.
 fn remember(pins: &Pins, window: Option<u64>, void: Option<(u64, u64)>, dead: &DeadIntervals) {
-    // Of those that no scrub has come to only the table tells.
+    // Of those that no scrub has come to only the table says it.
     let unscrubbed = dead.intervals().iter().filter(|dead| dead.lane.is_none());
     let void = void.into_iter().chain(unscrubbed.map(|dead| (dead.from, dead.to)));
     pins.with_past(|past, _| {

@@ -112,7 +112,7 @@ pub trait DiskFile: Send + Sync {
     /// Allocates blocks, extending the file with zeroes where it ends before; never sparse.
     fn allocate(&self, step: &'static str, offset: u64, len: u64) -> io::Result<()>;
 
-    /// Where, at `offset` or behind it, blocks begin that were never written, where the system tells.
+    /// Where, at `offset` or behind it, blocks begin that were never written, where the system says it.
     fn hole(&self, _offset: u64) -> io::Result<Option<u64>> {
         Ok(None)
     }
@@ -140,7 +140,7 @@ pub trait DiskFile: Send + Sync {
         self.lock()
     }
 
-    /// Which process has the lock, where the system tells.
+    /// Which process has the lock, where the system says it.
     fn holder(&self) -> Option<u32>;
 
     /// The descriptor to map, if the file can be mapped.

@@ -45,7 +45,7 @@ pub enum Error {
     Held {
         /// The file.
         path: PathBuf,
-        /// The process that holds it, where the system tells.
+        /// The process that holds it, where the system says it.
         pid: Option<u32>,
     },
     /// The file is something else: too short, empty, or of another magic.

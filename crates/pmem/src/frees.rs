@@ -178,7 +178,7 @@ mod tests {
         let found: Vec<u64> = (0..6).map(|piece| marks.freed(piece * PIECE + 64, 64)).collect();
         assert_eq!(found, [5, 5, 7, 9, 9, 5]);
         assert_eq!(marks.freed(PIECE, 2 * PIECE), 7);
-        // Behind the region there is nothing to tell pieces apart.
+        // Behind the region there is nothing to distinguish pieces.
         marks.mark(9 * PIECE, 64);
         assert_eq!(marks.freed(0, 64), 9);
     }

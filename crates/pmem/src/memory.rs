@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Bytes of memory that the process may use: what the machine has, or less where its control groups
-/// (of either version) say so. `None` where the system does not tell.
+/// (of either version) say so. `None` where the system does not say it.
 pub fn memory_max() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -15,7 +15,7 @@ pub fn memory_max() -> Option<u64> {
 }
 
 /// Bytes of memory that belong to the process alone: private copies of pages, and what it allocated. `None` where the
-/// system does not tell.
+/// system does not say it.
 pub fn memory_used() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split_whitespace().skip(1).map(str::parse::<u64>);

@@ -36,7 +36,7 @@ pub trait Observer: Send + Sync {
     fn flush(&self, name: &'static str, offset: u64, len: u64);
     /// The named fence of the calling thread, before it takes effect.
     fn fence(&self, name: &'static str);
-    /// Whether several threads that it tells apart are one of the system's. Then nothing that is counted by
+    /// Whether several threads that it distinguishes are one of the system's. Then nothing that is counted by
     /// thread is believed.
     fn shares_threads(&self) -> bool {
         false

@@ -154,7 +154,7 @@ impl Region {
     }
 
     /// Bytes of memory that the process may have as its own: [`RegionOptions::memory`], or half of what there is; `None`
-    /// where the system does not tell.
+    /// where the system does not say it.
     pub fn own_memory(&self) -> Option<u64> {
         self.memory.or_else(own_memory)
     }

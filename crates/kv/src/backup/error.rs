@@ -22,7 +22,7 @@ pub enum BackupError {
         /// What is in the way.
         path: PathBuf,
     },
-    /// It was told to stop; the same backup goes on where it ended.
+    /// It was asked to stop; the same backup goes on where it ended.
     #[error("the backup {} was interrupted: start the same backup again, it goes on where it ended", path.display())]
     Interrupted {
         /// The backup.
@@ -76,7 +76,7 @@ pub enum BackupError {
         path: PathBuf,
         /// The version where what comes before it ends; 0: nothing comes before it.
         expected: u64,
-        /// The version since which it tells; 0: it is everything.
+        /// The version since which it has the changes; 0: it is everything.
         found: u64,
     },
     /// Of the store.

@@ -13,7 +13,7 @@ use crate::{Durability, Keyspace, Options, Store};
 const BLOCKS_A_SYNC: u32 = 64;
 
 /// Makes a pool of a backup and the incremental ones that follow it, in order. All of them are read and
-/// found sound first; the pool gets its name when it is whole. `progress` is told how many bytes were
+/// found sound first; the pool gets its name when it is whole. `progress` is called with how many bytes were
 /// read: each is read twice.
 ///
 /// Durability point: when it returns.

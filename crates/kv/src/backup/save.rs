@@ -25,7 +25,7 @@ const UNDER_WAY: &str = "(backup under way)";
 pub enum Since {
     /// By its number.
     Version(u64),
-    /// By the name of a snapshot: mostly the one that the backup before was told to keep.
+    /// By the name of a snapshot: mostly the one that the backup before was asked to keep.
     Name(String),
 }
 
@@ -58,7 +58,7 @@ struct Saving<'s, 'p> {
 impl Store {
     /// Writes a backup of the visible version into a file that is not there, while others write. Goes on
     /// with one that was interrupted: after any error the same call does, and the version stays kept until
-    /// then, or until another backup or [`Store::abandon_save`]. One at a time. `progress` is told how many
+    /// then, or until another backup or [`Store::abandon_save`]. One at a time. `progress` is called with how many
     /// bytes more were written. Of a store that is open [to be read](crate::Options::read_only) nothing is kept: a backup
     /// that was interrupted begins anew, unless a program that writes had begun it.
     ///

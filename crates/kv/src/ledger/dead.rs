@@ -60,7 +60,7 @@ fn note(shared: &Shared, ledger: &mut Ledger, dead: DeadInterval) -> Result<(), 
     Ok(())
 }
 
-/// Tells the trees what is dead: what the table says, and what is pending.
+/// Publishes to the trees what is dead: what the table says, and what is pending.
 fn publish_dead(shared: &Shared, ledger: &mut Ledger) -> Result<(), Error> {
     ledger.dead = Arc::new(ledger.intervals(&shared.root)?);
     shared.forest.set_dead(ledger.dead.clone());

@@ -1,4 +1,4 @@
-//! Which keyspaces have values that are too long to be copied by a read without a pin, as far as the last read tells.
+//! Which keyspaces have values that are too long to be copied by a read without a pin, as far as the last read has shown.
 //!
 //! Such a read would be done twice: once without a pin, which finds the value too long, and once with one. So after a long value
 //! a read of the same keyspace pins its version at once, until it finds a short one. A keyspace shares its bit with each 64th one:

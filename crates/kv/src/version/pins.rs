@@ -260,7 +260,7 @@ mod tests {
                 pins.publish(version);
                 kept.push(version - 1);
                 if version % 1000 == 0 && version < VERSIONS {
-                    // Where there are fewer processors than threads, readers need to have their turn.
+                    // Where there are fewer processors than threads, readers need time to run.
                     let before = reads.load(Ordering::Relaxed);
                     let began = std::time::Instant::now();
                     while reads.load(Ordering::Relaxed) == before {

@@ -235,7 +235,7 @@ fn gather(walk: &mut Walk<'_>, size: u64, last: u64, into: &mut Gathered) -> Res
     }
 }
 
-/// What lies behind the first invalid group: does it tell that the group was durable once? Then the
+/// What lies behind the first invalid group: does it show that the group was durable once? Then the
 /// log is damaged, not torn.
 struct Later {
     salt: u64,

@@ -157,7 +157,7 @@ impl RedoLog {
     }
 
     /// A checkpoint has ended: what was asked for meanwhile is not wanted any more if it has made the room, or given back the
-    /// memory, for which it was. A thread that waits asks again, once it is told.
+    /// memory, for which it was. A thread that waits asks again, once it is notified.
     pub(super) fn forget_wanted(&self, state: &mut State) {
         let is_filled = !state.can_extend && self.is_half_full(state);
         state.want_checkpoint &= is_filled || self.is_worth_memory(state);

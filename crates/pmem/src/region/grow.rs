@@ -58,7 +58,7 @@ impl Region {
         let io = |e| Error::io("grow", path, e);
         // What an interrupted growth left behind the end must not be seen.
         if file.len().map_err(io)? > old {
-            // ORDER: no header, not even one whose sync has failed, tells of more than the file has
+            // ORDER: no header, not even one whose sync has failed, names more than the file has
             // when it is cut.
             slots.update("grow.header_write", "grow.header_sync", |_| {})?;
             file.truncate("grow.truncate", old).map_err(io)?;

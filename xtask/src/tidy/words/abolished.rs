@@ -23,27 +23,6 @@ pub(super) struct Abolished {
 
 const STORE: &[&str] = &["crates/index/", "crates/kv/"];
 
-/// Folders whose comments say what is published, notified, reported.
-const TELL: &[&str] = &[
-    "ARCHITECTURE",
-    "STYLE",
-    "CHANGELOG",
-    "crates/array/",
-    "crates/fs/",
-    "crates/fs-fuse/",
-    "crates/heap",
-    "crates/index/",
-    "crates/nbd/",
-    "crates/pool/",
-    "crates/server/",
-    "crates/sqlite",
-    "crates/tembo/",
-    "docs/",
-    "lab/",
-    "scripts/",
-    "tests/",
-];
-
 /// Home words that hid a standard term, or that had two meanings.
 pub(super) const ABOLISHED: &[Abolished] = &[
     Abolished {
@@ -85,13 +64,13 @@ pub(super) const ABOLISHED: &[Abolished] = &[
     Abolished {
         forms: &["turn", "turns"],
         place: Where::Names,
-        folders: &["crates/kv/", "lab/bench/", "lab/cli/"],
+        folders: &["lab/bench/", "lab/cli/"],
         fix: "ticket (drawing a version), trial (a measurement); a turn is a round of the server's event loop",
     },
     Abolished {
         forms: &["turn", "turns"],
         place: Where::Everywhere,
-        folders: &["crates/index/"],
+        folders: STORE,
         fix: "ticket (drawing a version), trial (a measurement); a turn is a round of the server's event loop",
     },
     Abolished {
@@ -133,14 +112,8 @@ pub(super) const ABOLISHED: &[Abolished] = &[
     },
     Abolished {
         forms: &["tell", "tells", "told"],
-        place: Where::Names,
-        folders: &[],
-        fix: "publish, notify, report",
-    },
-    Abolished {
-        forms: &["tell", "tells", "told"],
         place: Where::Everywhere,
-        folders: TELL,
+        folders: &[],
         fix: "publish, notify, report; distinguish (one from another)",
     },
     Abolished {

@@ -129,6 +129,24 @@ fn a_thread_that_would_wait_for_itself_gets_an_error_and_what_needs_no_lock_is_a
     }
 }
 
+fn answered_beside_the_writer(store: &Store, space: Keyspace) {
+    assert_eq!(store.keyspace("x").unwrap(), space);
+    assert_eq!(store.keyspaces(), [("x".to_owned(), space)]);
+    assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(store.range::<[u8]>(space, ..).unwrap().count(), 1);
+    assert_eq!(store.snapshots().len(), 1);
+    assert_eq!(store.report().visible, store.visible());
+    assert_eq!(store.retention(), Retention::Nothing);
+    assert_eq!(store.save_snapshot("beside the writer").unwrap(), store.visible());
+    assert!(store.drop_snapshot("beside the writer").unwrap());
+    assert!(store.horizon().holders.len() >= 2);
+    let mut follower = store.changes(store.visible()).unwrap();
+    assert!(follower.next().unwrap().is_none());
+    let began = Instant::now();
+    assert!(!follower.wait(LONG) && began.elapsed() < LONG, "it waited for itself");
+    store.sync().unwrap();
+}
+
 fn would_deadlock(index: IndexKind) {
     let options = Options::new().index(index).background(false).transaction_memory(1);
     let store = Store::volatile(&options).unwrap();
@@ -181,22 +199,7 @@ fn would_deadlock(index: IndexKind) {
         assert!(matches!(refused, Err(Error::WouldDeadlock)), "{call}: {refused:?}");
     }
 
-    assert_eq!(store.keyspace("x").unwrap(), space);
-    assert_eq!(store.keyspaces(), [("x".to_owned(), space)]);
-    assert_eq!(store.get(space, b"a").unwrap().as_deref(), Some(&b"1"[..]));
-    assert_eq!(store.range::<[u8]>(space, ..).unwrap().count(), 1);
-    assert_eq!(store.snapshots().len(), 1);
-    assert_eq!(store.report().visible, store.visible());
-    assert_eq!(store.retention(), Retention::Nothing);
-    assert_eq!(store.save_snapshot("beside the writer").unwrap(), store.visible());
-    assert!(store.drop_snapshot("beside the writer").unwrap());
-    assert!(store.horizon().holders.len() >= 2);
-    let mut follower = store.changes(store.visible()).unwrap();
-    assert!(follower.next().unwrap().is_none());
-    let began = Instant::now();
-    assert!(!follower.wait(LONG) && began.elapsed() < LONG, "it waited for itself");
-    store.sync().unwrap();
-
+    answered_beside_the_writer(&store, space);
     drop(writer);
     outgrows.put(space, b"v", b"1").unwrap();
     outgrows.commit(strict).unwrap();

@@ -17,6 +17,7 @@ mod earlier_layouts;
 mod eviction;
 mod expiry;
 mod field_expiry;
+mod golden;
 mod import;
 mod introspection;
 mod large_strings;
@@ -31,6 +32,8 @@ mod scripts;
 mod sets;
 mod sorted_sets;
 mod space;
+#[path = "../../../pool/tests/pool/sparse.rs"]
+mod sparse;
 mod stream_script;
 mod streams;
 mod tracking;

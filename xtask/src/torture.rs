@@ -90,7 +90,7 @@ impl NotRun {
         self.0.extend(reason.map(|reason| (part, reason.into())));
     }
 
-    /// The last line of the output, which tells what was not tested.
+    /// The last line of the output, which names what was not tested.
     fn last_line(&self) -> String {
         if self.0.is_empty() {
             return "torture: passed; all parts were run".to_owned();

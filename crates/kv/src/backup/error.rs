@@ -111,7 +111,7 @@ mod tests {
     }
 
     /// What to do about an answer of the operating system depends on the answer.
-    fn is_plain(error: &BackupError) -> bool {
+    fn needs_none(error: &BackupError) -> bool {
         matches!(error, BackupError::Io { .. })
     }
 
@@ -130,7 +130,7 @@ mod tests {
             NotInARow { path: path(), expected: 1, found: 2 }
             Store { 0: Error::Poisoned }
         };
-        let wrong = errors.iter().filter(|error| advises(&error.to_string()) == is_plain(error));
+        let wrong = errors.iter().filter(|error| advises(&error.to_string()) == needs_none(error));
         let wrong: Vec<_> = wrong.map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
         assert!(errors.iter().all(|error| !error.to_string().contains('\n')));

@@ -276,7 +276,7 @@ impl<'b> Walk<'b> {
         }
         let (_, words) = self.kind.names(&header);
         let (words_end, data_at) = (HEADER + words * 8, head_size(words, extents));
-        // The words may not be those that were written. Only the checksum tells, and it needs the number of lines first.
+        // The words may not be those that were written. Only the checksum shows it, and it needs the number of lines first.
         let words = rest.get(..data_at)?.get(HEADER..words_end)?;
         let lines: u64 = runs(self.kind, &header, words).map(|run| run.count).sum();
         if lines > GROUP_MAX as u64 {

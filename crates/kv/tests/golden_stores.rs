@@ -168,7 +168,7 @@ fn holds_past(store: &Store, last: u32) {
 }
 
 /// What has happened since the window began leads from what was to what is.
-fn tells_changes(store: &Store) {
+fn follows_changes(store: &Store) {
     let (_, void_to) = store.rolled_back().unwrap();
     let mut state = state(&store.snapshot_at(void_to + 1).unwrap());
     let mut changes = store.changes(void_to + 1).unwrap();
@@ -240,7 +240,7 @@ fn a_prepared_transaction_of_an_image_holds_its_keys_until_it_is_decided_either_
         let open = || Store::open(&directory.pool(), &options(IndexKind::Nvtree)).unwrap();
         let store = open();
         holds_kept(&store);
-        tells_changes(&store);
+        follows_changes(&store);
         let (a, b) = (store.keyspace("a").unwrap(), store.keyspace("b").unwrap());
         for key in [&b"decided"[..], &key(100), &key(35)] {
             is_held(&store, a, key);

@@ -293,11 +293,11 @@ fn tenants_of_an_image_are_found_with_all_that_is_said_of_them() {
     assert_eq!(Pool::check_superblock(pool.region()).unwrap().version, 2);
     assert_eq!(pool.features().unwrap().may, 0x8000_0001);
     let found = pool.tenants().unwrap();
-    let listed: Vec<_> =
+    let lines: Vec<_> =
         found.iter().map(|entry| (&*entry.name, entry.version, entry.features)).collect();
     let features = TenantFeatures { may: 1, must: 1, read_only: 0 };
     let second = ("zwölf mal zwölf: zweiundvier", 2, TenantFeatures::default());
-    assert_eq!(listed, [("one", 3, features), second]);
+    assert_eq!(lines, [("one", 3, features), second]);
     assert!(found.iter().all(|entry| entry.kind == crate::tenants::KIND));
     let root = |at: usize, len| pool.region().media_bytes(found[at].root.offset(), len);
     assert_eq!(root(0, 8).unwrap().to_vec(), 10_u64.to_le_bytes());

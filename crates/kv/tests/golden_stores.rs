@@ -103,8 +103,7 @@ const HASH: &str = "store_1_hash";
 /// Makes an image at a path.
 type Make = fn(&Path);
 
-const IMAGES: [(&str, Make); 3] =
-    [(KEPT, make_kept), (REPLICA, make_replica), (HASH, make_hash)];
+const IMAGES: [(&str, Make); 3] = [(KEPT, make_kept), (REPLICA, make_replica), (HASH, make_hash)];
 
 fn image(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/images/{name}.txt"))
@@ -171,11 +170,7 @@ fn holds_past(store: &Store, last: u32) {
 }
 
 /// What has happened since the window began leads from what was to what is.
-<<<<<<< HEAD
-fn lists_changes(store: &Store) {
-=======
 fn follows_changes(store: &Store) {
->>>>>>> 88f3e4bf80793664700aee8f576691b2331d2b17
     let (_, void_to) = store.rolled_back().unwrap();
     let mut state = state(&store.snapshot_at(void_to + 1).unwrap());
     let mut changes = store.changes(void_to + 1).unwrap();
@@ -247,11 +242,7 @@ fn a_prepared_transaction_of_an_image_holds_its_keys_until_it_is_decided_either_
         let open = || Store::open(&directory.pool(), &options(IndexKind::Nvtree)).unwrap();
         let store = open();
         holds_kept(&store);
-<<<<<<< HEAD
-        lists_changes(&store);
-=======
         follows_changes(&store);
->>>>>>> 88f3e4bf80793664700aee8f576691b2331d2b17
         let (a, b) = (store.keyspace("a").unwrap(), store.keyspace("b").unwrap());
         for key in [&b"decided"[..], &key(100), &key(35)] {
             is_held(&store, a, key);

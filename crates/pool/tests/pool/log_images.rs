@@ -159,8 +159,10 @@ fn tenants() -> Vec<u8> {
     image::bytes(&house.pool)
 }
 
-/// An image, and how its content is made today.
-const IMAGES: [(&str, fn() -> Vec<u8>); 6] = [
+/// How the content of an image is made today.
+type Make = fn() -> Vec<u8>;
+
+const IMAGES: [(&str, Make); 6] = [
     ("log_2_undo", undo),
     ("log_2_redo", redo),
     ("log_2_intent", intent),

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tembo_kv::{Direction, Durability, Snapshot, Store};
+use tembo_kv::{Direction, Durability, Error as StoreError, Snapshot, Store};
 
 use crate::bounds::NAME_SIZE_MAX;
 use crate::format::{
@@ -139,12 +139,16 @@ impl Array {
             return Err(Error::TooManyDevices { count: number });
         }
         shape.number = number;
-        // The names are durable before the clone is, and without a clone the next opening drops them.
+        // The names are durable before the clone is, and without a clone the next opening drops them. If the disk is too full to
+        // sync them, the commit below does it, or fails.
         let named = store.snapshots();
         for snapshot in keeps {
             let origin = format!("{ORIGIN_PREFIX}{}", snapshot.version());
             if !named.iter().any(|(name, _)| *name == origin) {
-                store.name_snapshot(&origin, snapshot)?;
+                match store.name_snapshot(&origin, snapshot) {
+                    Ok(()) | Err(StoreError::NotDurable(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         writer.put(spaces.devices, NEXT_NUMBER, &(number + 1).to_le_bytes())?;

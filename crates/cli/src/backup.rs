@@ -100,7 +100,7 @@ fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
     if !others.is_empty() && !args.store_only {
         return refuse(Exit::Usage, left_out(pool, store.name(), &others));
     }
-    let since = args.since.as_deref().map(|since| meant(&store, &others, since)).transpose()?;
+    let since = args.since.as_deref().map(|since| meant(&store, since)).transpose()?;
     let progress = progress::written();
     let options = SaveOptions { since, keep: args.keep.clone() };
     let mut advance = |bytes| {
@@ -135,18 +135,13 @@ fn is_store((_, kind): &(String, String)) -> bool {
     *kind == Kind::STORE.to_string()
 }
 
-/// The version that is meant: of a backup of this pool, by the name of a snapshot, or by its number.
-fn meant(store: &Store, others: &[(String, String)], since: &str) -> anyhow::Result<Since> {
+/// The version that is meant: of a backup of this store, by the name of a snapshot, or by its number.
+fn meant(store: &Store, since: &str) -> anyhow::Result<Since> {
     let path = Path::new(since);
     let is_name = || store.snapshots().iter().any(|(name, _)| name == since);
     match since.parse() {
         Ok(version) if !path.exists() => Ok(Since::Version(version)),
         _ if !path.exists() && is_name() => Ok(Since::Name(since.to_owned())),
-        _ if others.iter().any(is_store) => {
-            let why = "does not say of which store of the pool it is a backup";
-            let advice = "keep a version with --keep NAME, and begin with --since NAME";
-            refuse(Exit::Usage, format!("{} {why}: {advice}", path.display()))
-        }
         _ => {
             let (identity, version) = backup::peek(path)?;
             if identity != store.identity() {

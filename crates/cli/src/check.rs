@@ -6,7 +6,7 @@ mod tenants;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tembo_kv::Store;
+use tembo_kv::{Kind, Store};
 
 use crate::entries::{self, Audit};
 use crate::exit::{Exit, refuse};
@@ -51,7 +51,8 @@ struct Tree {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let pool = pool_to_read(&args.pool)?;
     let held = held(&pool)?;
-    let is_main = |(name, kind): &(String, String)| name == MAIN && kind == "store";
+    let is_main =
+        |(name, kind): &(String, String)| name == MAIN && *kind == Kind::STORE.to_string();
     let count = match &args.store {
         None if !held.is_empty() && !held.iter().any(is_main) => {
             tenants::check(&args.pool, pool, args.json)?

@@ -23,8 +23,17 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     }
     let exit = of(error);
     // If this fails, there is no other place to report it to.
-    let _ = io::stderr().lock().write_all(advised(&format!("{error:#}"), exit).as_bytes());
+    let _ = io::stderr().lock().write_all(advised(&text(error), exit).as_bytes());
     exit
+}
+
+/// The error and its causes, but for those whose text stands in it already.
+fn text(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.contains(&cause) => text,
+        cause if text.is_empty() => cause,
+        cause => format!("{text}: {cause}"),
+    })
 }
 
 /// What has happened, and what to do.
@@ -54,5 +63,16 @@ mod tests {
         assert_eq!(of(anyhow::anyhow!("?")), Exit::Other);
         let refusal = Refusal { exit: Exit::Unprotected, what: String::new() };
         assert_eq!(of(refusal.into()), Exit::Unprotected);
+    }
+
+    #[test]
+    fn a_cause_is_printed_once() {
+        let full = pool::Error::PoolFull { size: 1, recovering: false };
+        let (inner, outer) = (full.to_string(), kv::Error::from(full));
+        assert!(outer.to_string().contains(&inner));
+        let context = anyhow::Error::from(outer).context("loading");
+        assert_eq!(text(&context).matches(&inner).count(), 1, "{}", text(&context));
+        let apart = anyhow::anyhow!("b").context("a");
+        assert_eq!(text(&apart), "a: b");
     }
 }

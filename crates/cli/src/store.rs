@@ -79,7 +79,7 @@ pub(crate) const MAIN: &str = "main";
 /// Which store of a pool a command is about.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StoreName {
-    /// The store, of a pool that holds several; it must be there, unless it is `main`
+    /// The store, of a pool that holds several; a pool that is made has `main` only
     #[arg(long = "store", default_value = MAIN, value_name = "NAME")]
     pub(crate) store_name: String,
 }
@@ -184,9 +184,9 @@ impl StoreArgs {
         if !is_volatile && exists(path)? {
             return store_of(&self.open_pool(path, &options)?, path, name);
         }
-        if name != MAIN {
-            let what = format!("a pool is made with the store {MAIN:?} only, not with {name:?}");
-            return refuse(Exit::PoolMissing, what);
+        if is_volatile && name != MAIN {
+            let what = format!("a pool in memory has the store {MAIN:?} only: leave out --store");
+            return refuse(Exit::Usage, what);
         }
         if is_volatile {
             return Store::volatile(&options).context("reserving memory");
@@ -195,6 +195,11 @@ impl StoreArgs {
         if exists(&log)? {
             let what = format!("{} exists, and {} does not", log.display(), path.display());
             return refuse(Exit::LogOrphaned, what);
+        }
+        if name != MAIN {
+            let advice = format!("leave out --store to make a pool, which has {MAIN:?} only");
+            let what = format!("{} does not exist: {advice}", path.display());
+            return refuse(Exit::PoolMissing, what);
         }
         Store::create(path, &options).with_context(|| format!("creating {}", path.display()))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tembo_kv::{Durability, Retention, Snapshot, Store};
+use tembo_kv::{Durability, Error as StoreError, Retention, Snapshot, Store};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::bounds::{PIECE_SIZE_MAX, PIECE_SIZE_MIN, ROOT};
@@ -473,11 +473,10 @@ impl Fs {
     /// Takes back everything after a named snapshot of the store, in constant time. Synced when it returns.
     ///
     /// # Errors
-    /// [`Error::Store`]: there is no such snapshot, or a later version is being read.
+    /// [`Error::Store`]: there is no such snapshot, or a later version is being read; with
+    /// [`NotDurable`](tembo_kv::Error::NotDurable) it is rolled back, and durable with the next sync.
     pub fn rollback_to(&self, name: &str) -> Result<(), Error> {
-        self.0.store.rollback_to(name)?;
-        self.0.timeline.forget();
-        self.remove_orphans()
+        self.rolled_back(self.0.store.rollback_to(name))
     }
 
     /// Takes back everything after a version that is kept, as [`rollback_to`](Fs::rollback_to).
@@ -485,8 +484,15 @@ impl Fs {
     /// # Errors
     /// [`Error::Store`]: it is not kept, or a later version is being read.
     pub fn rollback(&self, version: u64) -> Result<(), Error> {
-        self.0.store.rollback(version)?;
-        self.0.timeline.forget();
+        self.rolled_back(self.0.store.rollback(version))
+    }
+
+    /// What follows a rollback of the store.
+    fn rolled_back<T>(&self, done: Result<T, StoreError>) -> Result<(), Error> {
+        if matches!(done, Ok(_) | Err(StoreError::NotDurable(_))) {
+            self.0.timeline.forget();
+        }
+        done?;
         self.remove_orphans()
     }
 

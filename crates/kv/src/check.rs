@@ -135,7 +135,7 @@ fn alone<T>(
 }
 
 /// Verifies and marks everything that a retained version reaches, and what waits to be freed. Returns the keyspaces, and
-/// the number of objects that wait.
+/// how many objects are reachable.
 pub(crate) fn mark_checked(
     shared: &Shared,
     ledger: &Ledger,

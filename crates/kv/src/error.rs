@@ -61,17 +61,14 @@ pub enum Error {
         /// Its length, in bytes.
         size: usize,
     },
-    /// What was committed is visible, and is not durable: the disk is so full that the log could not be written. Make room
-    /// and call [`Store::sync`](crate::Store::sync), which writes it. To make the change once more would apply it twice.
-    #[error(
-        "what was committed is visible and not durable, the disk is full: make room and sync, do not repeat it ({0})"
-    )]
+    /// What was changed (a commit, a name, the window, a store) is in force, and is not durable: the disk is so full that the
+    /// log could not be written. Make room and call [`Store::sync`](crate::Store::sync), which writes it. To make the change
+    /// once more would apply it twice.
+    #[error("it is in force and not durable yet: do not repeat it, sync when there is room ({0})")]
     NotDurable(#[source] pool::Error),
     /// The pool or its disk has no room left: writes are refused, reads go on. Nothing has changed. Remove keys, drop
     /// snapshots, or open the pool with a larger [`Options::size_max`](crate::Options::size_max); on a full disk make room.
-    #[error(
-        "no room left: remove keys, drop snapshots, or give the pool or its disk more room ({0})"
-    )]
+    #[error("no room, nothing has changed: remove keys, drop snapshots, or do what follows ({0})")]
     Full(#[source] pool::Error),
     /// A sync failed: the store takes no more writes, and nothing unsynced may be shown.
     #[error("a sync has failed, the store takes no more writes: open it again")]

@@ -511,8 +511,8 @@ impl Store {
         let version = shared.versions.pins.pin_visible(PinKind::Name);
         let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
         drop(gate);
-        shared.versions.sync_beside(shared.region())?;
         self.give_up(before);
+        shared.versions.sync_beside(shared.region())?;
         Ok(version)
     }
 
@@ -526,8 +526,8 @@ impl Store {
         shared.check_writable()?;
         shared.versions.pins.pin(version, PinKind::Name);
         let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
-        shared.versions.sync_beside(shared.region())?;
         self.give_up(before);
+        shared.versions.sync_beside(shared.region())?;
         Ok(())
     }
 
@@ -539,10 +539,9 @@ impl Store {
         let shared = &self.handle.shared;
         shared.check_writable()?;
         let dropped = shared.names.forget(&shared.root, &shared.versions.pins, name)?;
-        if dropped.is_some() {
-            shared.versions.sync_beside(shared.region())?;
-        }
         self.give_up(dropped);
+        // Also if there was none: another thread may just have dropped it.
+        shared.versions.sync_beside(shared.region())?;
         Ok(dropped.is_some())
     }
 
@@ -654,7 +653,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotRetained`]; [`Error::VersionInUse`]: a later version is being read;
-    /// [`Error::WouldDeadlock`]: nothing has changed.
+    /// [`Error::WouldDeadlock`]: nothing has changed. [`Error::NotDurable`]: it is rolled back; the ids are not returned.
     pub fn rollback(&self, version: u64) -> Result<Vec<Vec<u8>>, Error> {
         open::roll_back(&self.handle, version)
     }
@@ -762,9 +761,9 @@ impl Store {
         &self.handle
     }
 
-    /// The identity of the pool; zero in memory.
+    /// The identity of the store: that of its pool if its name is `main`, else one made of that and the name; zero in memory.
     pub fn identity(&self) -> u128 {
-        self.handle.shared.region().report().identity
+        identity_of(self.handle.shared.region().report().identity, self.name())
     }
 
     /// Does some background work, at most `steps` small steps, on the calling thread. A store with a background
@@ -787,4 +786,15 @@ impl Store {
         }
         Ok(Progress::More)
     }
+}
+
+/// The identity of a store of that name in a pool: FNV-1a of 128 bits over both, for other names than `main`.
+fn identity_of(pool: u128, name: &str) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    if pool == 0 || name == open::MAIN {
+        return pool;
+    }
+    let bytes = pool.to_le_bytes().into_iter().chain(name.bytes());
+    bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
 }

@@ -88,7 +88,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Pool`] if the name is taken or too long, or the table of tenants is full;
-    /// [`Error::Full`]; [`Error::NotDurable`]: it is there, and durable with the next sync of the pool.
+    /// [`Error::Full`]; [`Error::NotDurable`]: it is there; [`Pool::store`] opens it, and makes it durable.
     pub fn create_store(&self, name: &str, options: &Options) -> Result<Store, Error> {
         let space = &self.0.space;
         if space.region().is_read_only() {

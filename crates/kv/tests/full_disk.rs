@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tembo_kv::{
-    Durability, Error, Geometry, IndexKind, Keyspace, Options, PoolOptions, Progress, Retention,
-    Store,
+    Durability, Error, Geometry, IndexKind, Keyspace, Options, Pool, PoolOptions, Progress,
+    Retention, Store,
 };
 use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_sim::{Chooser, Failure, Fault, Random, Rest, SimDisk};
@@ -158,4 +158,45 @@ fn a_dropped_name_and_another_window_are_in_force_and_durable_after_the_next_syn
         assert_eq!((after.snapshots(), after.retention()), (Vec::new(), retention));
         assert_eq!(value(&after, 9), Some(vec![3; VALUE]));
     });
+}
+
+#[test]
+fn a_rollback_that_cannot_be_synced_is_in_force_and_durable_after_the_next_sync() {
+    each(|Filled { disk, store, space, index }| {
+        disk.heal();
+        store.save_snapshot("before").unwrap();
+        put_many(&store, space, 3);
+        store.sync().unwrap();
+        fill(&disk);
+        let refused = store.rollback_to("before");
+        assert!(matches!(refused, Err(Error::NotDurable(_))), "{index:?}: {refused:?}");
+        assert_eq!(value(&store, 9), Some(vec![2; VALUE]));
+        disk.heal();
+        store.sync().unwrap();
+        let after = unpowered(&disk, index);
+        assert_eq!(value(&after, 9), Some(vec![2; VALUE]));
+        store.put(space, b"after", b"it", Durability::Strict).unwrap();
+        after.check().unwrap();
+    });
+}
+
+#[test]
+fn a_store_that_cannot_be_synced_is_there_and_durable_when_it_is_opened() {
+    for index in IndexKind::ALL {
+        let disk = SimDisk::default();
+        let options = options(&disk, index);
+        let pool = Pool::create(Path::new(POOL), &options).unwrap();
+        let first = pool.create_store("first", &options).unwrap();
+        fill(&disk);
+        let refused = pool.create_store("second", &options).map(drop);
+        assert!(matches!(refused, Err(Error::NotDurable(_))), "{index:?}: {refused:?}");
+        disk.heal();
+        let second = pool.store("second").unwrap();
+        let chooser = Chooser::new(Rest::Old);
+        let disk = disk.snapshot().after_power_loss(chooser);
+        let after = Pool::open(Path::new(POOL), &self::options(&disk, index)).unwrap();
+        let names: Vec<String> = after.tenants().unwrap().into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["first", "second"]);
+        drop((first, second));
+    }
 }

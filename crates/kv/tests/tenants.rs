@@ -263,3 +263,20 @@ fn a_write_to_a_full_pool_waits_for_the_sweep_of_another_store() {
         a.check().unwrap();
     }
 }
+
+#[test]
+fn each_store_of_a_pool_has_an_identity_of_its_own_that_it_keeps() {
+    let directory = Directory::new("tenants-identity");
+    let path = directory.pool();
+    let names = ["main", "a", "b"];
+    let identities = |pool: &Pool| names.map(|name| pool.store(name).unwrap().identity());
+    let pool = Pool::create(&path, &options()).unwrap();
+    for name in names {
+        drop(pool.create_store(name, &options()).unwrap());
+    }
+    let made = identities(&pool);
+    assert!(made[0] != made[1] && made[0] != made[2] && made[1] != made[2] && !made.contains(&0));
+    pool.close().unwrap();
+    assert_eq!(identities(&Pool::open(&path, &options()).unwrap()), made);
+    assert_eq!(tembo_kv::Store::open(&path, &options()).unwrap().identity(), made[0]);
+}

@@ -141,7 +141,7 @@ impl Allocator {
     #[inline(never)]
     fn take_listed(&mut self, class: u8, size: u64) -> Option<Object> {
         if self.frees.is_logged() {
-            // Chunks are gathered: `take` chooses one, and has its slots prefetched.
+            // In the `logged` domain `take` chooses a chunk, and has its slots prefetched.
             return None;
         }
         let lists = &mut self.classes[usize::from(class)];

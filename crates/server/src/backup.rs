@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tembo_kv::backup::peek;
-use tembo_kv::{BackupError, Kind, SaveOptions, Since, Store};
+use tembo_kv::{BackupError, SaveOptions, Since, Store};
 
 use crate::failure::Failure;
 
@@ -216,20 +216,9 @@ impl Backups {
         let number = std::str::from_utf8(since).ok().and_then(|text| text.parse().ok());
         match number {
             Some(version) if !path.exists() => Ok(version),
-            _ if has_other_stores(store)? => {
-                let advice = "give SINCE the number of a version that KEEP has kept";
-                let why = "a backup does not say of which store of the pool it is";
-                Err(format!("NOTINAROW {why}: {advice}").into())
-            }
             _ => version_of(&path, store).map_err(|error| refused(&error)),
         }
     }
-}
-
-/// Whether the pool holds stores that are not served.
-fn has_other_stores(store: &Store) -> Result<bool, Failure> {
-    let tenants = store.tenants().map_err(|error| refused(&error.into()))?;
-    Ok(tenants.iter().any(|one| one.kind == Kind::STORE && one.name != store.name()))
 }
 
 fn version_of(path: &Path, store: &Store) -> Result<u64, BackupError> {

@@ -56,7 +56,7 @@
 //! | one version, for a while | [`Snapshot`] |
 //! | what happened since | [`Changes`] |
 //! | a part of a large value: a file, a database of pages | [`LargeValue`], through one of these |
-//! | several stores in one file | [`Pool`], made of the space that [`pool::Pool`] is |
+//! | several stores in one file | [`Pool`], alone or over an open [`pool::Pool`] |
 //! | structs and pointers instead of keys | [`heap`] |
 //! | files and directories | [`fs`] |
 //! | blocks of a disk, written together | [`mod@array`] |

@@ -1,4 +1,4 @@
-//! Every type that a function of this crate takes or returns has a name in this crate.
+//! Every type that a function of the store takes or returns has a name in this crate.
 //!
 //! Nothing runs here but the compiler: an assignment to a type that cannot be named fails to compile.
 #![forbid(unsafe_code)]

@@ -169,6 +169,7 @@ fn of_pool(error: &pool::Error) -> Option<Exit> {
         pool::Error::PoolFull { .. } => Some(Exit::PoolFull),
         pool::Error::OutOfBounds { .. }
         | pool::Error::Misplaced { .. }
+        | pool::Error::Dangling { .. }
         | pool::Error::Overlap { .. } => Some(Exit::CheckFailed),
         _ => None,
     }

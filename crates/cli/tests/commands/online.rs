@@ -260,7 +260,7 @@ fn what_lies_in_the_way_of_a_backup_is_not_written_to_and_not_waited_for() {
     }
     assert_eq!(std::fs::read(&outside).unwrap(), b"of another program");
     assert!(!place.file("none").exists());
-    // The event loop itself looks at the backup since which another is to report.
+    // The event loop itself opens the backup that SINCE names.
     pipe(place.backup("since"));
     assert_eq!(backup(&server, &["part", "--since", "since"]).status.code(), Some(26));
     // The other name of a whole backup, which a crash has left, is given up.

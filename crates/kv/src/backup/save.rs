@@ -63,8 +63,8 @@ impl Store {
     /// that was interrupted begins anew, unless a program that writes had begun it.
     ///
     /// Only this store is saved, and nothing else that its pool holds: each other store of the pool has backups of its own,
-    /// and a heap has none ([`Store::tenants`] lists them; a copy of the closed pool file has all of them). A backup does not
-    /// say of which store of a pool it is: in a pool with several the caller keeps them apart.
+    /// and a heap has none ([`Store::tenants`] lists them; a copy of the closed pool file has all of them). A backup has the
+    /// [identity](Store::identity) of its store.
     ///
     /// Durability point: when it returns.
     ///

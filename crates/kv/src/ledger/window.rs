@@ -48,12 +48,12 @@ pub(crate) fn set_retention(
     };
     put_window(shared, ledger, from, retention)?;
     move_window(shared, ledger);
-    shared.versions.sync_beside(shared.region())?;
+    let synced = shared.versions.sync_beside(shared.region());
     reclaim(shared, ledger);
-    Ok(())
+    synced
 }
 
-/// Sets the window. Durable before it is in force.
+/// Sets the window. Fenced before it is in force.
 fn put_window(
     shared: &Shared,
     ledger: &mut Ledger,

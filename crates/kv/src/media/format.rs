@@ -17,7 +17,7 @@ media! {
         /// No version above it has been used. Raised in steps; open goes on above it.
         pub(crate) version_limit: Word,
         /// The version since which everything is kept, with [`WINDOW_FIXED`] if the window does not move on. 0: there is
-        /// no fixed window.
+        /// no window.
         pub(crate) window_from: Word,
         /// How many versions a moving window keeps. 0: there is no moving window. It does not count if the window is fixed.
         pub(crate) window_count: Word,

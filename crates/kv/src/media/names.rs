@@ -14,7 +14,7 @@ impl NameTable<'_> {
         Ok(slots.filter_map(|slot| Some((name(slot)?, slot.version.load()))).collect())
     }
 
-    /// Names a version. Durable when it returns.
+    /// Names a version. Fenced when it returns.
     pub(crate) fn put(&self, wanted: &str, version: u64) -> Result<(), Error> {
         let region = self.0.region();
         let slots = &self.0.media()?.snapshots;
@@ -44,7 +44,7 @@ impl NameTable<'_> {
         Ok(())
     }
 
-    /// Forgets a name. Durable when it returns.
+    /// Forgets a name. Fenced when it returns.
     pub(crate) fn forget(&self, wanted: &str) -> Result<(), Error> {
         let region = self.0.region();
         for slot in &self.0.media()?.snapshots {

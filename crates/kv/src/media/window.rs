@@ -67,7 +67,7 @@ impl WindowWords<'_> {
         Ok((to != 0).then_some((from, to)))
     }
 
-    /// Stores which versions were rolled back. Durable when it returns.
+    /// Stores which versions were rolled back. Fenced when it returns.
     pub(crate) fn store_void(&self, (from, to): (u64, u64)) -> Result<(), Error> {
         let (region, media) = (self.0.region(), self.0.media()?);
         region.store(&media.void_from, from);

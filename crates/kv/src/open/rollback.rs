@@ -12,6 +12,7 @@ use crate::{Error, prepared};
 ///
 /// # Errors
 /// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`], [`Error::ReadOnly`]: nothing has changed.
+/// [`Error::NotDurable`]: it is rolled back; the ids of what it dropped are not returned.
 pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<Vec<Vec<u8>>, Error> {
     engine.shared.check_writable()?;
     let (mut writing, versions) = (engine.lock()?, &engine.shared.versions);

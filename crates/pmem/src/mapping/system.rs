@@ -118,19 +118,19 @@ impl Mapping {
     /// lies in it or at its end.
     pub(crate) fn map(&self, backing: Backing<'_>, from: u64, to: u64) -> io::Result<()> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        let private = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let private = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let is_private = matches!(backing, Backing::Private(_));
-        let added = self.extend(from, to, is_private, |at, len, from| {
-            // SAFETY: the range lies in what this mapping reserved, and nothing is there yet, says `extend`.
+        let added = self.extend(from, to, is_private, |at, len, from, fixed| {
+            // SAFETY: the range lies in what this mapping reserved, and nothing is there yet, or the system chooses it, says `extend`.
             unsafe {
                 match backing {
-                    Backing::Anonymous => mmap_anonymous(at, len, access, private),
-                    Backing::Private(file) => mmap(at, len, access, private, file, from),
+                    Backing::Anonymous => mmap_anonymous(at, len, access, private | fixed),
+                    Backing::Private(file) => mmap(at, len, access, private | fixed, file, from),
                     Backing::Shared(file) => {
-                        mmap(at, len, access, MapFlags::SHARED | MapFlags::FIXED, file, from)
+                        mmap(at, len, access, MapFlags::SHARED | fixed, file, from)
                     }
                     Backing::Synchronous(file) => {
-                        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC | MapFlags::FIXED;
+                        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC | fixed;
                         mmap(at, len, access, flags, file, from)
                     }
                 }
@@ -151,13 +151,15 @@ impl Mapping {
         Ok(())
     }
 
-    /// Has `mmap` map what of `from..to` is not mapped, in whole pages, at an address, for a length, from an offset on; the range.
+    /// Has `mmap` map what of `from..to` is not mapped, in whole pages, at an address, for a length, from an offset on, with more flags;
+    /// the range. Before that, one page where the system chooses: what it refuses, it mostly refuses there too, and then the
+    /// reserved range is as it was.
     fn extend(
         &self,
         from: u64,
         to: u64,
         is_private: bool,
-        mmap: impl FnOnce(*mut c_void, usize, u64) -> rustix::io::Result<*mut c_void>,
+        mmap: impl Fn(*mut c_void, usize, u64, MapFlags) -> rustix::io::Result<*mut c_void>,
     ) -> io::Result<Option<(u64, u64)>> {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let mapped = self.mapped();
@@ -169,7 +171,10 @@ impl Mapping {
             return Ok(None);
         }
         let (at, len) = (self.base.as_ptr().wrapping_add(mapped as usize).cast(), to - mapped);
-        if let Err(error) = mmap(at, len as usize, mapped) {
+        let tried = mmap(null_mut(), PAGE as usize, mapped, MapFlags::empty())?;
+        // SAFETY: the page just mapped, of which nothing else knows.
+        unsafe { munmap(tried, PAGE as usize) }?;
+        if let Err(error) = mmap(at, len as usize, mapped, MapFlags::FIXED) {
             // The system may have unmapped what was reserved, and then another thread may get the addresses.
             if !reserves_again(at, len as usize) {
                 *lost = Some((mapped, to));
@@ -191,9 +196,9 @@ impl Mapping {
         let twice = len.checked_mul(2).ok_or(io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::reserve(twice, twice)?;
         for start in [0, len] {
-            mapping.extend(start, start + len, false, |at, len, _| {
-                let flags = MapFlags::SHARED | MapFlags::FIXED;
-                // SAFETY: the range lies in what this mapping reserved, and nothing is there yet, says `extend`.
+            mapping.extend(start, start + len, false, |at, len, _, fixed| {
+                let flags = MapFlags::SHARED | fixed;
+                // SAFETY: as in `map`.
                 unsafe { mmap(at, len, ProtFlags::READ, flags, file, from) }
             })?;
         }

@@ -14,7 +14,8 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::Fault`] beyond the space reserved at opening, [`Error::DiskFull`], [`Error::Io`],
-    /// [`Error::Forked`]; the region is as before then.
+    /// [`Error::Forked`]; the region is as before then. If the system has taken back the reserved space (it may when it refuses a
+    /// mapping), the region does not grow again before it is opened again.
     pub fn grow(&self, size: u64) -> Result<(), Error> {
         self.check_process()?;
         if size.checked_next_multiple_of(PAGE).is_none_or(|size| size > self.mapping.reserved()) {

@@ -1,5 +1,5 @@
-//! Values of every kind, as a release with version 7 of the server's values has left them: they are read, in full, and gone on
-//! with. See ../images/README.md. `TEMBO_WRITE_IMAGES=1` writes the image anew.
+//! Values of every kind, as a program with version 7 of the server's values has left them: they are read in full, and changed
+//! further. See ../images/README.md. `TEMBO_WRITE_IMAGES=1` writes the image anew.
 
 use std::path::{Path, PathBuf};
 

@@ -24,7 +24,7 @@ use crate::{Block, Error, Op, Retired, Stamp, Writer};
 type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
 
 /// As `change`, for any operation. `None`: this has made room in the leaf and changed nothing else. The value that is put may
-/// stand in a block already, `record`; if that is empty afterwards, the block was used or freed.
+/// stand in `block` already; if that is empty afterwards, the block was used or freed.
 #[inline(never)]
 pub(super) fn change_any(
     leaves: &Leaves,

@@ -93,7 +93,7 @@ fn stores_are_found_by_name_and_are_apart() {
         holds(&b, 2);
         b.close().unwrap();
         let main = Store::open(&folder.pool(), &options());
-        assert!(matches!(main.map(drop), Err(Error::Damaged { .. })));
+        assert!(matches!(main.map(drop), Err(Error::NoSuchStore { .. })));
         let pool = Pool::open(&folder.pool(), &options()).unwrap();
         holds(&pool.store("b").unwrap(), 2);
         pool.close().unwrap();

@@ -527,15 +527,31 @@ mod tests {
         mapping.give_back(PAGE, 2 * PAGE).unwrap_err();
     }
 
-    /// The system may have unmapped it, and given its addresses to another thread: it is neither mapped nor unmapped again.
     #[test]
-    fn what_could_not_be_mapped_is_given_up() {
+    fn what_the_system_refuses_at_once_can_be_mapped_later() {
         let file = file_of(4 * PAGE);
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         let written_only = std::fs::OpenOptions::new().write(true).open(path).unwrap();
         let mapping = Mapping::reserve(2 * PAGE, 4 * PAGE).unwrap();
+        mapping.map(Backing::Shared(written_only.as_fd()), 0, 2 * PAGE).unwrap_err();
+        assert!(mapping.lost.lock().unwrap().is_none() && !mapping.holds(0, 1));
+        mapping.map(Backing::Shared(file.as_fd()), 0, 2 * PAGE).unwrap();
+        assert!(mapping.holds(0, 2 * PAGE));
+    }
+
+    /// The system may have unmapped it, and given its addresses to another thread: it is neither mapped nor unmapped again.
+    #[test]
+    fn what_could_not_be_mapped_is_given_up() {
+        let mapping = Mapping::reserve(2 * PAGE, 4 * PAGE).unwrap();
         mapping.map(Backing::Anonymous, 0, PAGE).unwrap();
-        mapping.map(Backing::Shared(written_only.as_fd()), PAGE, 2 * PAGE).unwrap_err();
+        let refused = mapping.extend(PAGE, 2 * PAGE, false, |at, len, _, fixed| {
+            if fixed.contains(MapFlags::FIXED) {
+                return Err(rustix::io::Errno::NOMEM);
+            }
+            // SAFETY: a new mapping at an address of the system's choice.
+            unsafe { mmap_anonymous(at, len, ProtFlags::READ, MapFlags::PRIVATE) }
+        });
+        refused.unwrap_err();
         let at = mapping.base().at(PAGE);
         // This system has kept the addresses reserved, as another thread would that has got them.
         let is_there = || !flags(at).is_empty();

@@ -82,7 +82,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What a command says that succeeds.
+/// The JSON of a command that succeeds.
 fn done(words: &[&str]) -> Value {
     let output = run(words);
     assert!(output.status.success(), "{words:?}: {output:?}");
@@ -273,7 +273,7 @@ fn a_pool_without_the_store_main_says_what_it_holds() {
     assert!(!none.exists(), "{said}");
 }
 
-/// What is damaged is still said to be.
+/// Damage is reported.
 #[test]
 fn a_heap_that_is_damaged_fails_the_check_of_its_pool() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

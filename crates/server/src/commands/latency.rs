@@ -186,7 +186,7 @@ fn doctor(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outc
             }
         };
     }
-    text += "LATENCY HISTOGRAM tembo.sync tembo.commit tembo.execute tells the disk's time from that of commands.\n";
+    text += "LATENCY HISTOGRAM tembo.sync tembo.commit tembo.execute separates the disk's time from that of commands.\n";
     reply.verbatim(text.as_bytes());
     Ok(())
 }

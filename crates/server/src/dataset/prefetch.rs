@@ -26,7 +26,7 @@ impl Dataset<'_> {
         }
     }
 
-    /// Does something with each of some keys, in their order; the store gets to know them in groups.
+    /// Does something with each of some keys, in their order; the store prefetches them in groups.
     pub(crate) fn each_key<'k>(
         &mut self,
         db: usize,

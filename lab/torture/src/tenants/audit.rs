@@ -78,7 +78,7 @@ impl Live {
 
 impl Audit {
     /// Opens what is left and compares it with what was `reported`: `store` and the heaps' names, each with the number of its last change.
-    /// Sweeps, lets each part change more, and verifies all of it again. From `seed` follows what begins the sweep. How many
+    /// Sweeps, lets each part change more, and verifies all of it again. `seed` decides what begins the sweep. Returns how many
     /// changes the process has made.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ struct Deed {
 }
 
 impl Deed {
-    /// That of this number, in the heap `which`, whose list is so long.
+    /// The transaction of that number in the heap `which`, with a list of `len` items.
     fn of(which: usize, number: u64, len: usize) -> Deed {
         let mut random = Random::new(number << 1 | which as u64);
         let from = random.below(ACCOUNTS);

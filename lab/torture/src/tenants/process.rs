@@ -17,7 +17,7 @@ const BUDGET: usize = 8;
 type Report<'r> = &'r (dyn Fn(&str, u64) + Sync);
 
 /// Changes the pool at `path`, which is made if there is none, until the process is killed. Each part goes on behind the number that it
-/// finds. From `seed` follows what begins the sweep.
+/// finds. `seed` decides what begins the sweep.
 ///
 /// # Errors
 /// What went wrong.

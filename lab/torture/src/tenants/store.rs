@@ -71,7 +71,7 @@ pub(super) fn change(store: &Store, space: Keyspace, number: u64) -> Result<(), 
     tx.commit(Durability::Strict).map(drop)
 }
 
-/// What the store shows; that no value is torn.
+/// What the store shows; verifies that no value is torn.
 pub(super) fn show(store: &Store, space: Keyspace) -> Result<Content, String> {
     let number = |value: &[u8]| value.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
     let get = |key: &[u8]| store.get(space, key).map_err(text);

@@ -39,7 +39,7 @@ struct Rack<'h> {
 }
 
 fn options() -> Options {
-    Options::new().size(4 << 20).log_size(2 << 20)
+    Options::new().size(4 << 20).log_size(8 << 20)
 }
 
 /// The options of a pool that may hold stores and heaps.
@@ -215,7 +215,7 @@ fn each_store_of_a_pool_has_its_own_backup() {
     std::fs::copy(&saved, dir.join("of-other")).unwrap();
     let backup = ["backup", "--server", &address, "two", "--since", "one"];
     assert!(run(&backup).status.success());
-    let said = refused(&[&backup[..], &["one", "--store", "other"]].concat(), 2);
+    let said = refused(&["backup", "--server", &address, "three", "--store", "other"], 2);
     says(&said, &["cannot be used with"]);
     assert!(server.stop().success());
 }

@@ -179,7 +179,7 @@ mod tests {
             "/// Who waits.\nfn f() {}\n",
             "fn nobody_waits() {}\n",
             "fn f() { g(\"held by nobody\"); }\n",
-            "// As he's told.\n",
+            "// As he's shown.\n",
         ] {
             let expected: &[usize] = if text.contains("he's") { &[] } else { &[1] };
             assert_eq!(found("crates/server/src/a.rs", text), expected, "{text}");

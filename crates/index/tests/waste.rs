@@ -2,74 +2,19 @@
 //! changed, and no fence comes that has nothing to order. Over random operations on both trees.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadIntervals, Forest, Index, IndexKind, Op, Retained, Retired, Stamp, VersionedIndex,
     Writer,
 };
-use tembo_pmem::{Observer, RegionOptions, Stored};
+use tembo_pmem::RegionOptions;
 use tembo_pool::{Geometry, Pool, PoolOptions};
 
-/// A line that a cleaning has emptied may be emptied further by a merge, or get what the room was made for, within
-/// the same operation; and small records that one change of the structure makes may share a line.
-const ALLOWED: [[&str; 2]; 3] = [
-    ["nvtree.erase.flush", "nvtree.erase.flush"],
-    ["nvtree.erase.flush", "nvtree.element.flush"],
-    ["nvtree.record.write", "nvtree.record.write"],
-];
+#[path = "driver/watch.rs"]
+mod watch;
 
-#[derive(Default)]
-struct Seen {
-    dirty: HashSet<u64>,
-    /// Lines that were flushed since the last fence, with the step that did.
-    flushed: HashMap<u64, &'static str>,
-    wasted: BTreeMap<String, usize>,
-    fences: usize,
-    lines: usize,
-}
-
-#[derive(Default)]
-struct Watch(Mutex<Seen>);
-
-impl Observer for Watch {
-    fn load(&self, _offset: u64, _len: u64) {}
-
-    fn store(&self, stored: Stored<'_>, perform: &mut dyn FnMut()) {
-        perform();
-        let lines = stored.offset / 64..=(stored.offset + stored.len().max(1) - 1) / 64;
-        self.0.lock().unwrap().dirty.extend(lines);
-    }
-
-    fn flush(&self, name: &'static str, offset: u64, len: u64) {
-        let mut seen = self.0.lock().unwrap();
-        for line in offset / 64..=(offset + len.max(1) - 1) / 64 {
-            seen.lines += 1;
-            let is_dirty = seen.dirty.remove(&line);
-            match seen.flushed.insert(line, name) {
-                Some(before) if !ALLOWED.contains(&[before, name]) => {
-                    *seen.wasted.entry(format!("twice: {before}, {name}")).or_default() += 1;
-                }
-                None if !is_dirty => *seen.wasted.entry(format!("clean: {name}")).or_default() += 1,
-                _ => {}
-            }
-        }
-    }
-
-    fn fence(&self, name: &'static str) {
-        let mut seen = self.0.lock().unwrap();
-        seen.fences += 1;
-        if seen.flushed.is_empty() {
-            *seen.wasted.entry(format!("nothing to order: {name}")).or_default() += 1;
-        }
-        seen.flushed.clear();
-    }
-
-    fn sync(&self) {}
-
-    fn resize(&self, _size: u64) {}
-}
+use watch::{Seen, Watch};
 
 struct Random(u64);
 
@@ -113,7 +58,7 @@ fn run(kind: IndexKind, seed: u64) {
     let (tree, _) = Index::create(forest.clone(), kind, &writer).unwrap();
     pool.region().fence_flushed("test.made");
     // What was formatted, and grown into, is not what is counted.
-    *watch.0.lock().unwrap() = Seen::default();
+    *watch.seen() = Seen::default();
     for number in 0..6000 {
         let retained = Retained::new(clock.last(), pins.clone());
         forest.set_retained(Arc::new(retained.clone()));
@@ -159,7 +104,7 @@ fn run(kind: IndexKind, seed: u64) {
             _ => {}
         }
     }
-    let seen = watch.0.lock().unwrap();
+    let seen = watch.seen();
     assert!(seen.lines > 6000 && seen.fences > 3000);
     assert!(seen.wasted.is_empty(), "{} of {} lines: {:#?}", kind.name(), seen.lines, seen.wasted);
 }

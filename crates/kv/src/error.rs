@@ -62,7 +62,7 @@ pub enum Error {
         size: usize,
     },
     /// What was changed (a commit, a name, the window, a store) is in force, and is not durable: the disk is so full that the
-    /// log could not be written. Make room and call [`Store::sync`](crate::Store::sync), which writes it. To make the change
+    /// log could not be written. Make room and call [`Store::sync`](crate::Store::sync), which writes it (of a new store: open it). To make the change
     /// once more would apply it twice.
     #[error("it is in force and not durable yet: do not repeat it, sync when there is room ({0})")]
     NotDurable(#[source] pool::Error),

@@ -80,7 +80,7 @@ impl Tenant for Arena {
 
     fn stat(&self) -> TenantStat {
         let TenantEntry { name, kind, .. } = self.entry.clone();
-        TenantStat { name, kind, objects: None, bytes: None, under_way: String::new() }
+        TenantStat { name, kind, under_way: String::new() }
     }
 }
 

@@ -70,7 +70,7 @@ impl Tenant for Engine {
             None => "writing",
         };
         let TenantEntry { name, kind, .. } = self.shared.tenant.clone();
-        TenantStat { name, kind, objects: None, bytes: None, under_way: under_way.to_owned() }
+        TenantStat { name, kind, under_way: under_way.to_owned() }
     }
 
     fn sweep_ended(&self) {

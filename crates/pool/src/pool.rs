@@ -655,13 +655,9 @@ impl Pool {
     pub fn stat(&self) -> Result<Vec<TenantStat>, Error> {
         let stat = |entry: TenantEntry| match self.registry.find(entry.id) {
             Some(live) => live.stat(),
-            None => TenantStat {
-                name: entry.name,
-                kind: entry.kind,
-                objects: None,
-                bytes: None,
-                under_way: "not open".to_owned(),
-            },
+            None => {
+                TenantStat { name: entry.name, kind: entry.kind, under_way: "not open".to_owned() }
+            }
         };
         Ok(self.tenants()?.into_iter().map(stat).collect())
     }

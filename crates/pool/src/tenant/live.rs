@@ -86,10 +86,6 @@ pub struct TenantStat {
     pub name: String,
     /// Its kind.
     pub kind: Kind,
-    /// Its objects, if they are known.
-    pub objects: Option<u64>,
-    /// The bytes that they take.
-    pub bytes: Option<u64>,
     /// What its background does, as a text. It is empty if the background does nothing.
     pub under_way: String,
 }

@@ -86,7 +86,7 @@ impl Tenant for Toy {
 
     fn stat(&self) -> TenantStat {
         let TenantEntry { name, kind, .. } = self.entry.clone();
-        TenantStat { name, kind, objects: Some(1), bytes: None, under_way: String::new() }
+        TenantStat { name, kind, under_way: String::new() }
     }
 
     fn sweep_ended(&self) {

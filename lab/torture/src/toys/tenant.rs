@@ -66,7 +66,7 @@ impl Tenant for List {
 
     fn stat(&self) -> TenantStat {
         let TenantEntry { name, kind, .. } = self.entry.clone();
-        TenantStat { name, kind, objects: None, bytes: None, under_way: String::new() }
+        TenantStat { name, kind, under_way: String::new() }
     }
 }
 

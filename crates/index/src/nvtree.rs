@@ -325,13 +325,12 @@ impl VersionedIndex for NvTree {
         self.find::<false>(key, view)
     }
 
-    fn get_at(
-        &self,
-        _place: Place,
-        key: &[u8],
-        view: View<'_>,
-    ) -> Result<Option<Value<'_>>, Error> {
-        self.get(key, view)
+    fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
+        let wanted = Wanted::new(key);
+        match self.leaves.leaf_at(place, wanted) {
+            None => self.get(key, view),
+            reached => read::lookup(&self.leaves, wanted, reached, view),
+        }
     }
 
     fn get_many<'i>(
@@ -344,9 +343,12 @@ impl VersionedIndex for NvTree {
     }
 
     fn prefetch(&self, keys: &[&[u8]], _view: View<'_>, places: &mut Vec<Place>) {
+        let all = places.len() + keys.len();
         // The thread that reads the key itself gets the error.
-        let _ = read::bring_near(&self.leaves, keys);
-        places.resize(places.len() + keys.len(), Place::default());
+        if let Ok(found) = read::bring_near(&self.leaves, keys) {
+            places.extend(found.into_iter().map(|(_, place)| place));
+        }
+        places.resize(all, Place::default());
     }
 
     fn bring_near(&self, changes: &[KeyChange<'_>], _view: View<'_>) {
@@ -372,8 +374,11 @@ impl VersionedIndex for NvTree {
         self.change::<false>(op, How::Grouped, writer)
     }
 
-    fn apply_at(&self, _place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        self.change::<false>(op, How::Grouped, writer)
+    fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
+        match change::change_at(&self.leaves, place, op, writer) {
+            Some(existed) => Ok(existed),
+            None => self.change::<false>(op, How::Grouped, writer),
+        }
     }
 
     fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {

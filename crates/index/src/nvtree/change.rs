@@ -26,7 +26,7 @@ pub(super) use self::target::SEARCHED;
 use crate::nvtree::fast::{Effect, change_fast, put_fast};
 use crate::nvtree::how::How;
 use crate::nvtree::leaves::{Leaves, Wanted};
-use crate::{Block, Error, KeyChange, Op, Writer};
+use crate::{Block, Error, KeyChange, Op, Place, Writer};
 
 /// Whether key and value have a record when they are put, as far as is known without their leaf.
 pub(super) fn has_record(&(key, value): &KeyChange<'_>) -> bool {
@@ -51,6 +51,21 @@ pub(crate) fn change<const SCATTERED: bool>(
         return Ok(existed);
     }
     change_otherwise::<SCATTERED>(leaves, op.apart(), how, writer)
+}
+
+/// As `change`, of a group, in the leaf of that place, if the fast path of records can. Returns whether the key was there. `None`: it
+/// cannot, or the place is outdated; nothing has changed.
+#[inline]
+pub(super) fn change_at(
+    leaves: &Leaves,
+    place: Place,
+    op: Op<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let key = op.key().ok()?;
+    let wanted = Wanted::new(key);
+    let mut reached = Some(leaves.leaf_at(place, wanted)?);
+    change_record(leaves, op.apart(), wanted, How::Grouped, writer, &mut reached)
 }
 
 /// As `change`, for each operation that is not a put of eight bytes, and for a put of eight bytes that the fast path has

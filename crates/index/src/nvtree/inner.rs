@@ -61,8 +61,8 @@ use self::change::Changer;
 pub(crate) use self::low::{LeafId, Lows};
 use self::nodes::Nodes;
 pub(crate) use self::nodes::Token;
-use crate::Error;
 use crate::key::KeyBytes;
+use crate::{Error, Place};
 
 /// The volatile part of an NV-Tree above its leaves.
 pub(crate) struct Inner {
@@ -129,6 +129,18 @@ impl Inner {
         found: &mut Vec<(LeafId, Token<'t>)>,
     ) -> Result<(), Error> {
         abreast::find_abreast(&self.nodes, keys, lows, found)
+    }
+
+    /// The place that a search has found.
+    #[inline]
+    pub(crate) fn place(&self, leaf: LeafId, token: Token<'_>) -> Place {
+        self.nodes.place(leaf, token)
+    }
+
+    /// The leaf of a place, and the token of the search that has found it. `None`: the place names none.
+    #[inline]
+    pub(crate) fn found(&self, place: Place) -> Option<(LeafId, Token<'_>)> {
+        self.nodes.found(place)
     }
 
     /// Some of the leaves behind the one that covers `key`, as far as the same node knows them: a hint, which may be

@@ -50,7 +50,7 @@ use crate::nvtree::hint::{Directory, Hinted, hint_directory, hint_page};
 use crate::nvtree::image::make;
 use crate::nvtree::inner::{Inner, LeafId, Token};
 use crate::nvtree::leaf::{Leaf, Moment, Range, line};
-use crate::{Error, Forest};
+use crate::{Error, Forest, Place};
 
 /// Number of neighbouring pages, to each side, whose first leaves can be in the same inner node.
 const NEAR: usize = 64;
@@ -150,7 +150,18 @@ impl Leaves {
     #[inline(always)]
     pub(crate) fn leaf_at_once(&self, wanted: Wanted<'_>) -> Option<Reached<'_>> {
         let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
-        let (id, token) = inner.find_by_heads(wanted.key, wanted.head)?;
+        self.reach(inner.find_by_heads(wanted.key, wanted.head)?, wanted)
+    }
+
+    /// As `leaf_at_once`, at the place that a search has found before. `None`: it is not known, or outdated.
+    #[inline]
+    pub(crate) fn leaf_at(&self, place: Place, wanted: Wanted<'_>) -> Option<Reached<'_>> {
+        self.reach(self.inner.get()?.found(place)?, wanted)
+    }
+
+    /// The leaf, at a moment at which it is the one that the token's search has found.
+    #[inline(always)]
+    fn reach(&self, (id, token): (LeafId, Token<'_>), wanted: Wanted<'_>) -> Option<Reached<'_>> {
         let leaf = Leaf::at(&self.forest, id).ok()?;
         let lines = leaf.all_lines().ok()?;
         prefetch(lines.as_ptr().wrapping_add(line(wanted.hash, lines.len())));
@@ -209,18 +220,25 @@ impl Leaves {
         }
     }
 
-    /// The leaves of some keys, looked for side by side. They are a hint, which may be outdated.
-    pub(crate) fn leaves_abreast(&self, keys: &[&[u8]]) -> Result<Vec<LeafId>, Error> {
+    /// The leaves of some keys, looked for side by side, and the places of the keys. The leaves are a hint, which may be outdated.
+    pub(crate) fn leaves_abreast(&self, keys: &[&[u8]]) -> Result<Vec<(LeafId, Place)>, Error> {
         let inner = self.inner()?;
         let Some(directory) = &self.directory else {
+            let was_whole = self.opening.is_whole();
             let mut found = Vec::with_capacity(keys.len());
             inner.find_abreast(keys, &*self.forest, &mut found)?;
-            return Ok(found.into_iter().map(|(leaf, _)| leaf).collect());
+            let place = |(leaf, token)| match was_whole {
+                true => (leaf, inner.place(leaf, token)),
+                false => (leaf, Place::default()),
+            };
+            return Ok(found.into_iter().map(place).collect());
         };
         keys.iter().for_each(|key| directory.prefetch(head(key, 0)));
         let leaf = |key: &&[u8]| match directory.find(head(key, 0)) {
-            Listed::Leaf(leaf, _) => Ok(leaf),
-            Listed::Shared | Listed::Unknown => Ok(inner.find(key, &*self.forest)?.0),
+            Listed::Leaf(leaf, _) => Ok((leaf, Place::default())),
+            Listed::Shared | Listed::Unknown => {
+                Ok((inner.find(key, &*self.forest)?.0, Place::default()))
+            }
         };
         keys.iter().map(leaf).collect()
     }

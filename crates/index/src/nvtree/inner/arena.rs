@@ -60,6 +60,13 @@ impl Arena {
         self.nodes.get(id as usize)
     }
 
+    /// The id of a node of this arena.
+    #[inline]
+    pub(super) fn id_of(&self, node: &Node) -> NodeId {
+        let bytes = std::ptr::from_ref(node).addr() - self.nodes().as_ptr().addr();
+        (bytes / size_of::<Node>()) as NodeId
+    }
+
     /// Takes a node that no tree uses.
     ///
     /// # Errors

@@ -94,6 +94,18 @@ impl State {
         Shape::unpack((self.0 >> 32) as u32)
     }
 
+    /// The state as a number, from which it can be made again.
+    #[inline]
+    pub(super) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The state of that number.
+    #[inline]
+    pub(super) fn from_bits(bits: u64) -> State {
+        State(bits)
+    }
+
     fn with_shape(self, shape: &Shape) -> State {
         State(self.0 & State::SEQUENCE | u64::from(shape.pack()) << 32)
     }

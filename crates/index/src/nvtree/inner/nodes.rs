@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::arena::{Arena, NodeId};
 use super::low::{LeafId, Lows};
 use super::node::{Node, Sought, State};
-use crate::Error;
 use crate::head::head;
 use crate::simd::{AllAtOnce, Count, OneByOne};
+use crate::{Error, Place};
 
 /// Finds out later whether the leaf that was found still covers the key.
 #[derive(Clone, Copy)]
@@ -44,6 +44,21 @@ pub(super) struct Descent<'t> {
 impl Nodes {
     pub(super) fn new(arena: Arc<Arena>, root: NodeId) -> Nodes {
         Nodes { root: AtomicU32::new(root), arena, all_at_once: AllAtOnce::new() }
+    }
+
+    /// The place that a search has found.
+    #[inline]
+    pub(super) fn place(&self, leaf: LeafId, token: Token<'_>) -> Place {
+        let id = u64::from(self.arena.id_of(token.node));
+        Place { node: (id + 1) << LeafId::BITS | u64::from(leaf), since: token.state.to_bits() }
+    }
+
+    /// The leaf of a place, and the token of the search that has found it.
+    #[inline]
+    pub(super) fn found(&self, place: Place) -> Option<(LeafId, Token<'_>)> {
+        let id = (place.node >> LeafId::BITS).checked_sub(1)?;
+        let node = self.arena.nodes().get(id as usize)?;
+        Some((place.node as LeafId, Token { node, state: State::from_bits(place.since) }))
     }
 
     /// All linked nodes, for a caller that knows that no thread reads them any more.

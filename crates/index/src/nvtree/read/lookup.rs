@@ -7,16 +7,17 @@ use tembo_pool::Object;
 use crate::nvtree::format::LINE_SIZE;
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
+use crate::nvtree::inner::LeafId;
 use crate::nvtree::leaf::{Element, Leaf, Slots, hash, line, place_of, print, read_of};
 use crate::nvtree::leaves::{Leaves, Reached, Spot, Wanted};
 use crate::record::{ask_for_record, size_changed};
-use crate::{Error, Stamp, Value, View};
+use crate::{Error, Place, Stamp, Value, View};
 
 /// Lines of a record that are prefetched. The processor fetches those that follow by itself.
 const RECORD_LINES: u64 = 4;
 
-/// Prefetches what a search for each of the keys will read, for all of them at once.
-pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), Error> {
+/// Prefetches what a search for each of the keys will read, for all of them at once. Returns the places of the keys.
+pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<Vec<(LeafId, Place)>, Error> {
     bring_leaves_near(leaves, keys, |leaf, record, _| prefetch_record(leaf.region(), record))
 }
 
@@ -27,17 +28,18 @@ pub(crate) fn bring_changes_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<(), 
         leaf.region().will_read(record.offset(), size);
         leaf.region().prefetch(record.offset());
     })
+    .map(drop)
 }
 
 fn bring_leaves_near(
     leaves: &Leaves,
     keys: &[&[u8]],
     ask_for: impl Fn(&Leaf<'_>, Object, &[u8]),
-) -> Result<(), Error> {
+) -> Result<Vec<(LeafId, Place)>, Error> {
     let found = leaves.leaves_abreast(keys)?;
     let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
     let mut reached = Vec::with_capacity(keys.len());
-    for (&id, &hash) in found.iter().zip(&hashes) {
+    for (&(id, _), &hash) in found.iter().zip(&hashes) {
         let leaf = Leaf::at(&leaves.forest, id)?;
         leaf.will_read();
         leaf.side.prefetch();
@@ -55,7 +57,7 @@ fn bring_leaves_near(
             }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Asks the processor for the first lines of a record.

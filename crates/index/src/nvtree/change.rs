@@ -53,7 +53,7 @@ pub(crate) fn change<const SCATTERED: bool>(
     change_otherwise::<SCATTERED>(leaves, op.apart(), how, writer)
 }
 
-/// As `change`, of a group, in the leaf of that place, if the fast path of records can. Returns whether the key was there. `None`: it
+/// As `change`, of a group, in the leaf of that place, if a fast path can. Returns whether the key was there. `None`: it
 /// cannot, or the place is outdated; nothing has changed.
 #[inline]
 pub(super) fn change_at(
@@ -65,6 +65,16 @@ pub(super) fn change_at(
     let key = op.key().ok()?;
     let wanted = Wanted::new(key);
     let mut reached = Some(leaves.leaf_at(place, wanted)?);
+    let effect = match op {
+        Op::Remove { .. } => Some(Effect::Remove),
+        Op::Put { value, .. } => short(value),
+    };
+    if let Some(effect) = effect {
+        let done = change_fast::<false>(leaves, wanted, effect, How::Grouped, writer, &mut reached);
+        if done.is_some() || reached.is_none() {
+            return done;
+        }
+    }
     change_record(leaves, op.apart(), wanted, How::Grouped, writer, &mut reached)
 }
 

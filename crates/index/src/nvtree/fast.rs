@@ -81,7 +81,8 @@ pub(crate) fn put_fast<const SCATTERED: bool>(
 }
 
 /// Performs the change if the fast path can. Returns whether the key was there. `None`: it cannot, or another thread
-/// was quicker; nothing has changed, but `reached` may be set to the leaf.
+/// was quicker; nothing has changed. `reached` is the leaf if a search has reached it before. It is set if the fast path of records
+/// may be able to.
 #[inline(always)]
 pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
@@ -91,7 +92,10 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     writer: &Writer<'_>,
     reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    let found = leaves.leaf_fast::<SCATTERED>(wanted)?;
+    let found = match reached.take() {
+        Some(found) => found,
+        None => leaves.leaf_fast::<SCATTERED>(wanted)?,
+    };
     let Reached { leaf: leaf @ Leaf { side, .. }, lines, moment } = found;
     side.prefetch_rest();
     // If its line is full, an element lies in the next line, and so will the new one.
@@ -103,8 +107,8 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
         *reached = Some(found);
         return None;
     };
-    let usable = usable(side.newest(), how, writer, ended_or_free, || bytes.equal(FREE) & all)?;
     let old = simple.find(Slots(matching), lines);
+    let usable = usable(&leaf, old.map(|(slot, _)| slot), ended_or_free, how, writer)?;
     let (element, new, removed) = match (effect, old) {
         (Effect::Put(payload, len), _) => {
             let shape = simple.shape.with_value(len);
@@ -150,21 +154,39 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     Some(old.is_some())
 }
 
-/// The slots that a change may use, among those that are free or whose elements were ended, in a leaf whose newest element
-/// is of that version. `None`: the fast path cannot find out.
+/// The slots that a change may use, among those that are free or whose elements were ended. `old` is the slot of the key's
+/// newest element. `None`: the fast path cannot find out.
 #[inline(always)]
 pub(crate) fn usable(
-    newest: u64,
+    leaf: &Leaf<'_>,
+    old: Option<usize>,
+    ended_or_free: u64,
     how: How<'_>,
     writer: &Writer<'_>,
-    ended_or_free: u64,
-    free: impl FnOnce() -> u64,
 ) -> Option<u64> {
+    let newest = leaf.side.newest();
     if writer.retained.needs_no_past(newest) {
         return Some(ended_or_free);
     }
     // An ended element may be needed; and a group replaces its own element of the key.
-    (!how.may_have_own(newest, writer)).then(free)
+    let is_free = !how.may_have_own(newest, writer) || lacks_own(leaf, (newest, old), writer);
+    is_free.then(|| leaf.side.bytes().0.equal(FREE) & leaf.all_slots())
+}
+
+/// Whether a leaf whose newest element is of that version has none of the key that this group has written.
+#[inline(never)]
+fn lacks_own(leaf: &Leaf<'_>, (newest, old): (u64, Option<usize>), writer: &Writer<'_>) -> bool {
+    if newest != writer.stamp.version() {
+        return false;
+    }
+    match old {
+        Some(slot) => match (leaf.bases(), leaf.element(slot)) {
+            (Ok(bases), Ok((_, meta))) => meta.stamp(bases) != writer.stamp,
+            _ => false,
+        },
+        // The group may have removed the key.
+        None => leaf.side.bytes().0.equal(TOMB) & leaf.all_slots() == 0,
+    }
 }
 
 /// Asks the processor for all lines of a leaf that will be split.

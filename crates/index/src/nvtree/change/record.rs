@@ -249,12 +249,12 @@ fn remove_large(
 #[inline(always)]
 fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
     let Reached { leaf, lines, .. } = sight.at;
-    let newest = leaf.side.newest();
-    let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
-    let mut usable = usable(newest, how, writer, sight.free_or_ended, free)?;
+    let old = sight.old.map(|(slot, _)| slot);
+    let mut usable = usable(&leaf, old, sight.free_or_ended, how, writer)?;
     if len >= LARGE {
         // An ended element keeps its space until its slot is used again. If it may be needed, the general path finds out.
-        let ended = sight.free_or_ended & !free();
+        let free = leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
+        let ended = sight.free_or_ended & !free;
         usable &= if ended == 0 { usable } else { ended };
     }
     let slot = slot_for(Slots(usable), sight.hash, lines.len())?;

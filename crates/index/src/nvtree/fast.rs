@@ -179,13 +179,13 @@ fn lacks_own(leaf: &Leaf<'_>, (newest, old): (u64, Option<usize>), writer: &Writ
     if newest != writer.stamp.version() {
         return false;
     }
+    let Ok(bases) = leaf.bases() else { return false };
+    let is_others =
+        |slot| matches!(leaf.element(slot), Ok((_, meta)) if meta.stamp(bases) != writer.stamp);
     match old {
-        Some(slot) => match (leaf.bases(), leaf.element(slot)) {
-            (Ok(bases), Ok((_, meta))) => meta.stamp(bases) != writer.stamp,
-            _ => false,
-        },
+        Some(slot) => is_others(slot),
         // The group may have removed the key.
-        None => leaf.side.bytes().0.equal(TOMB) & leaf.all_slots() == 0,
+        None => Slots(leaf.side.bytes().0.equal(TOMB) & leaf.all_slots()).all(is_others),
     }
 }
 

@@ -10,13 +10,11 @@ use tembo_pmem::prefetch;
 use crate::nvtree::format::{DELTA_MAX, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::leaf::{
-    Element, FREE, Leaf, Meta, STALE, Slots, TOMB, has_record, line, place_of, print, write,
+    Element, Guard, Leaf, Meta, STALE, Slots, TOMB, UNNEEDED, has_record, line, place_of, print,
+    write,
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::{Value, Writer};
-
-// A slot whose mark is at most `STALE` can be used if nothing needs old versions.
-const _: () = assert!(FREE < STALE && STALE < TOMB);
 
 /// How many versions other threads may draw during a change.
 pub(crate) const SLACK: u64 = 1 << 16;
@@ -146,6 +144,7 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
         }
     };
     write(region, target, at, &element, meta);
+    note_unneeded(&guard, side.newest(), how, writer);
     guard.note(old.map(|(slot, _)| slot), (slot, new), version);
     if let How::Single(_) = how {
         // ORDER: the element is durable before any thread is notified, and before another writer comes.
@@ -170,7 +169,19 @@ pub(crate) fn usable(
     }
     // An ended element may be needed; and a group replaces its own element of the key.
     let is_free = !how.may_have_own(newest, writer) || lacks_own(leaf, (newest, old), writer);
-    is_free.then(|| leaf.side.bytes().0.equal(FREE) & leaf.all_slots())
+    is_free.then(|| leaf.side.bytes().0.at_most(UNNEEDED) & leaf.all_slots())
+}
+
+/// Notes, for the changes of this group that follow, which ended elements nothing needs. The leaf is as it was before the
+/// change.
+#[inline(always)]
+pub(crate) fn note_unneeded(guard: &Guard<'_>, newest: u64, how: How<'_>, writer: &Writer<'_>) {
+    // A change that commits by itself is followed by one that finds out by itself.
+    if let How::Grouped = how
+        && writer.retained.needs_no_past(newest)
+    {
+        guard.note_unneeded();
+    }
 }
 
 /// Whether a leaf whose newest element is of that version has none of the key that this group has written.

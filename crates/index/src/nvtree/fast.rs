@@ -167,9 +167,13 @@ pub(crate) fn usable(
     if writer.retained.needs_no_past(newest) {
         return Some(ended_or_free);
     }
+    let own = match how.may_have_own(newest, writer) {
+        true => own(leaf, (newest, old), writer)?,
+        false => None,
+    };
     // An ended element may be needed; and a group replaces its own element of the key.
-    let is_free = !how.may_have_own(newest, writer) || lacks_own(leaf, (newest, old), writer);
-    is_free.then(|| leaf.side.bytes().0.at_most(UNNEEDED) & leaf.all_slots())
+    let unneeded = || leaf.side.bytes().0.at_most(UNNEEDED) & leaf.all_slots();
+    Some(own.map_or_else(unneeded, |slot| 1 << slot))
 }
 
 /// Notes, for the changes of this group that follow, which ended elements nothing needs. The leaf is as it was before the
@@ -184,20 +188,25 @@ pub(crate) fn note_unneeded(guard: &Guard<'_>, newest: u64, how: How<'_>, writer
     }
 }
 
-/// Whether a leaf whose newest element is of that version has none of the key that this group has written.
+/// The slot of the key's element that this group has written, in a leaf whose newest element is of that version. The outer
+/// `None`: the fast path cannot find out.
 #[inline(never)]
-fn lacks_own(leaf: &Leaf<'_>, (newest, old): (u64, Option<usize>), writer: &Writer<'_>) -> bool {
+fn own(
+    leaf: &Leaf<'_>,
+    (newest, old): (u64, Option<usize>),
+    writer: &Writer<'_>,
+) -> Option<Option<usize>> {
     if newest != writer.stamp.version() {
-        return false;
+        return None;
     }
-    let Ok(bases) = leaf.bases() else { return false };
-    let is_others =
-        |slot| matches!(leaf.element(slot), Ok((_, meta)) if meta.stamp(bases) != writer.stamp);
-    match old {
-        Some(slot) => is_others(slot),
-        // The group may have removed the key.
-        None => Slots(leaf.side.bytes().0.equal(TOMB) & leaf.all_slots()).all(is_others),
+    let bases = leaf.bases().ok()?;
+    let is_own = |slot| Some(leaf.element(slot).ok()?.1.stamp(bases) == writer.stamp);
+    if let Some(slot) = old {
+        return Some(is_own(slot)?.then_some(slot));
     }
+    // The group may have removed the key.
+    let removed = leaf.side.bytes().0.equal(TOMB) & leaf.all_slots();
+    Slots(removed).all(|slot| is_own(slot) == Some(false)).then_some(None)
 }
 
 /// Asks the processor for all lines of a leaf that will be split.

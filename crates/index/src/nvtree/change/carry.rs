@@ -91,3 +91,11 @@ pub(crate) fn write_record(
         forest.region().write_object("nvtree.record.write", offset, parts, room)
     })
 }
+
+/// The first eight bytes of a value as a word, zeros behind it.
+pub(super) fn inline(value: &[&[u8]]) -> u64 {
+    let mut bytes = [0; 8];
+    let all = value.iter().flat_map(|part| part.iter());
+    bytes.iter_mut().zip(all).for_each(|(byte, value)| *byte = *value);
+    u64::from_le_bytes(bytes)
+}

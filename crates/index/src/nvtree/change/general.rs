@@ -3,7 +3,7 @@
 use tembo_pool::Object;
 
 use crate::error::damaged;
-use crate::nvtree::change::carry::{is_block, write_block, write_record};
+use crate::nvtree::change::carry::{inline, is_block, write_block, write_record};
 use crate::nvtree::change::rebase::{adopt, rebase};
 use crate::nvtree::change::reclaim::make_room;
 use crate::nvtree::change::record::SHORT;
@@ -276,12 +276,4 @@ fn perform(
 fn note(guard: &Guard<'_>, change: &Replacement<'_, '_, '_>, stamp: Stamp) {
     let print = if change.removed { TOMB } else { print(change.spot.hash) };
     guard.note(change.old.map(|old| old.slot), (change.slot, print), stamp.version());
-}
-
-/// The first eight bytes of a value as a word, zeros behind it.
-pub(super) fn inline(value: &[&[u8]]) -> u64 {
-    let mut bytes = [0; 8];
-    let all = value.iter().flat_map(|part| part.iter());
-    bytes.iter_mut().zip(all).for_each(|(byte, value)| *byte = *value);
-    u64::from_le_bytes(bytes)
 }

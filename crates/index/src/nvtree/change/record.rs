@@ -6,7 +6,7 @@
 use tembo_pmem::prefetch;
 use tembo_pool::Object;
 
-use crate::nvtree::change::carry::{is_block, write_block, write_record};
+use crate::nvtree::change::carry::{inline, is_block, write_block, write_record};
 use crate::nvtree::change::clean::is_shared;
 use crate::nvtree::change::target::{LARGE, VERY_LARGE};
 use crate::nvtree::fast::{SLACK, note_unneeded, slot_for, usable};
@@ -158,10 +158,16 @@ fn put(
     let (forest, placed) = (sight.at.leaf.forest, &sight.placed);
     let has_record = value_len > 8 || placed.shape.key_len().is_none();
     let takes_last = sight.old.is_none() && Slots(sight.free_or_ended).is_last();
-    if !has_record || takes_last {
+    if takes_last {
         return None;
     }
     let slot = slot_in(sight, value_len, how, writer)?;
+    if !has_record {
+        let shape = placed.shape.with_value(value_len);
+        let element = Element { key: placed.word, payload: inline(value), shape };
+        let _section = forest.region().reserve(1).ok()?;
+        return replace(sight, (slot, &element, false), how, writer);
+    }
     let is_block = is_block(forest, placed.shape, value_len);
     let size = match is_block {
         true => value_len as u64,
@@ -309,7 +315,7 @@ fn replace(
     Some(sight.old.is_some())
 }
 
-/// The record that only the ended element in a slot has, and the version since which it was there. The element is about to
+/// The record that only the element in a slot has, and the version since which it was there. The element is about to
 /// be overwritten. `None`: this path cannot find out. The leaf is locked.
 #[inline(always)]
 fn given_up(
@@ -320,12 +326,14 @@ fn given_up(
     let (Reached { leaf, lines, .. }, traits) = (sight.at, sight.at.leaf.side.traits());
     let (number, at) = place_of(slot);
     let (before, meta) = read(lines.get(number)?, at);
-    let Some(object) = before.record() else { return Some(None) };
+    let Some(object) = before.record().filter(|&object| element.record() != Some(object)) else {
+        return Some(None);
+    };
     if traits.shared || traits.older {
         let bytes = leaf.side.bytes().0;
         let ended = bytes.at_most(TOMB) & !bytes.equal(FREE) & leaf.all_slots();
         let ended = Slots(ended & !(1 << slot));
-        if element.record() == Some(object) || is_shared(&leaf, ended, object).ok()? {
+        if is_shared(&leaf, ended, object).ok()? {
             return Some(None);
         }
     }

@@ -326,6 +326,9 @@ impl VersionedIndex for NvTree {
     }
 
     fn get_at(&self, place: Place, key: &[u8], view: View<'_>) -> Result<Option<Value<'_>>, Error> {
+        if !place.is_known() {
+            return self.get(key, view);
+        }
         let wanted = Wanted::new(key);
         match self.leaves.leaf_at(place, wanted) {
             None => self.get(key, view),
@@ -374,11 +377,14 @@ impl VersionedIndex for NvTree {
         self.change::<false>(op, How::Grouped, writer)
     }
 
+    #[inline]
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        match change::change_at(&self.leaves, place, op, writer) {
-            Some(existed) => Ok(existed),
-            None => self.change::<false>(op, How::Grouped, writer),
+        if place.is_known()
+            && let Some(existed) = change::change_at(&self.leaves, place, op.apart(), writer)
+        {
+            return Ok(existed);
         }
+        self.change::<false>(op, How::Grouped, writer)
     }
 
     fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {

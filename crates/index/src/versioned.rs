@@ -99,6 +99,14 @@ pub struct Place {
     pub(crate) since: u64,
 }
 
+impl Place {
+    /// Whether a search has found it. It may be outdated.
+    #[inline]
+    pub(crate) fn is_known(self) -> bool {
+        self.node != 0
+    }
+}
+
 /// An object that nothing needs once no retained version lies in `[start, end)` and `end` is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {

@@ -126,7 +126,7 @@ impl Roots {
         place: Place,
         view: View<'_>,
     ) -> Result<(Node<'_>, Order, u32), Error> {
-        if place.node != 0 && place.since == self.since() {
+        if place.is_known() && place.since == self.since() {
             let node = Node::new(&self.forest, Object::from_bits(place.node))?;
             let (order, sequence) = node.order()?;
             return Ok((node, order, sequence));

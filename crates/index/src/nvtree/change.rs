@@ -55,7 +55,7 @@ pub(crate) fn change<const SCATTERED: bool>(
 
 /// As `change`, of a group, in the leaf of that place, if a fast path can. Returns whether the key was there. `None`: it
 /// cannot, or the place is outdated; nothing has changed.
-#[inline]
+#[inline(never)]
 pub(super) fn change_at(
     leaves: &Leaves,
     place: Place,
@@ -75,7 +75,7 @@ pub(super) fn change_at(
             return done;
         }
     }
-    change_record(leaves, op.apart(), wanted, How::Grouped, writer, &mut reached)
+    change_record(leaves, op, wanted, How::Grouped, writer, &mut reached)
 }
 
 /// As `change`, for each operation that is not a put of eight bytes, and for a put of eight bytes that the fast path has

@@ -10,11 +10,13 @@ use tembo_pmem::prefetch;
 use crate::nvtree::format::{DELTA_MAX, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::leaf::{
-    Element, Guard, Leaf, Meta, STALE, Slots, TOMB, UNNEEDED, has_record, line, place_of, print,
-    write,
+    Element, FREE, Leaf, Meta, STALE, Slots, TOMB, has_record, line, place_of, print, write,
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::{Value, Writer};
+
+// A slot whose mark is at most `STALE` can be used if nothing needs old versions.
+const _: () = assert!(FREE < STALE && STALE < TOMB);
 
 /// How many versions other threads may draw during a change.
 pub(crate) const SLACK: u64 = 1 << 16;
@@ -144,7 +146,6 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
         }
     };
     write(region, target, at, &element, meta);
-    note_unneeded(&guard, side.newest(), how, writer);
     guard.note(old.map(|(slot, _)| slot), (slot, new), version);
     if let How::Single(_) = how {
         // ORDER: the element is durable before any thread is notified, and before another writer comes.
@@ -172,20 +173,8 @@ pub(crate) fn usable(
         false => None,
     };
     // An ended element may be needed; and a group replaces its own element of the key.
-    let unneeded = || leaf.side.bytes().0.at_most(UNNEEDED) & leaf.all_slots();
-    Some(own.map_or_else(unneeded, |slot| 1 << slot))
-}
-
-/// Notes, for the changes of this group that follow, which ended elements nothing needs. The leaf is as it was before the
-/// change.
-#[inline(always)]
-pub(crate) fn note_unneeded(guard: &Guard<'_>, newest: u64, how: How<'_>, writer: &Writer<'_>) {
-    // A change that commits by itself is followed by one that finds out by itself.
-    if let How::Grouped = how
-        && writer.retained.needs_no_past(newest)
-    {
-        guard.note_unneeded();
-    }
+    let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
+    Some(own.map_or_else(free, |slot| 1 << slot))
 }
 
 /// The slot of the key's element that this group has written, in a leaf whose newest element is of that version. The outer

@@ -12,8 +12,7 @@ use tembo_pool::Object;
 pub(crate) use self::element::{Element, LANES, LONG, Meta, Shape, Shapes};
 pub(crate) use self::order::Order;
 pub(crate) use self::prints::{
-    FREE, PrintBytes, Prints, STALE, Slots, TOMB, UNNEEDED, all_slots, hash, is_live, line,
-    line_of, print,
+    FREE, PrintBytes, Prints, STALE, Slots, TOMB, all_slots, hash, line, line_of, print,
 };
 pub(crate) use self::side::{Guard, Moment, Side, Traits};
 pub(crate) use self::slot::{

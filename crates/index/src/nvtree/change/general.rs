@@ -11,7 +11,7 @@ use crate::nvtree::change::replacement::{Replacement, replaced};
 use crate::nvtree::change::space::{reserve, reserve_structure};
 use crate::nvtree::change::split_half::{is_last, put_and_split};
 use crate::nvtree::change::target::{Target, target};
-use crate::nvtree::fast::{SLACK, note_unneeded};
+use crate::nvtree::fast::SLACK;
 use crate::nvtree::format::DELTA_MAX;
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
@@ -258,7 +258,6 @@ fn perform(
     if let Some((object, start)) = replaced {
         writer.retired.push(Retired { object, start, end: stamp.version() });
     }
-    note_unneeded(&guard, leaf.side.newest(), how, writer);
     note(&guard, change, stamp);
     if change.removed && change.element.record().is_some() {
         guard.note_shared();

@@ -9,7 +9,7 @@ use tembo_pool::Object;
 use crate::nvtree::change::carry::{inline, is_block, write_block, write_record};
 use crate::nvtree::change::clean::is_shared;
 use crate::nvtree::change::target::{LARGE, VERY_LARGE};
-use crate::nvtree::fast::{SLACK, note_unneeded, slot_for, usable};
+use crate::nvtree::fast::{SLACK, slot_for, usable};
 use crate::nvtree::format::{DELTA_MAX, LINE_SIZE, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
@@ -303,7 +303,6 @@ fn replace(
     let meta = Meta::new(stamp, removed, leaf.side.traits().base, base)?;
     write(region, line, at, element, meta);
     let print = if removed { TOMB } else { print(sight.hash) };
-    note_unneeded(&guard, leaf.side.newest(), how, writer);
     guard.note(sight.old.map(|(slot, _)| slot), (slot, print), stamp.version());
     if removed && element.record().is_some() {
         guard.note_shared();

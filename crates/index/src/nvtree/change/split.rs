@@ -15,9 +15,7 @@ use crate::nvtree::format::LeafHeader;
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, set};
-use crate::nvtree::leaf::{
-    Element, FREE, Guard, Leaf, Meta, Range, STALE, TOMB, hash, is_live, print,
-};
+use crate::nvtree::leaf::{Element, FREE, Guard, Leaf, Meta, Range, STALE, TOMB, hash, print};
 use crate::nvtree::leaves::Leaves;
 use crate::record::common;
 use crate::{Error, Retired};
@@ -203,8 +201,8 @@ fn item(
     let print = match before {
         _ if !is_newest => STALE,
         _ if seen.meta.is_removed() => TOMB,
-        before if is_live(before) => before,
-        _ => print(hash(&leaf.key_of(&seen.element)?)),
+        FREE | STALE | TOMB => print(hash(&leaf.key_of(&seen.element)?)),
+        print => print,
     };
     Ok(Item { element, meta: seen.meta, print })
 }

@@ -6,7 +6,7 @@ use crate::nvtree::fast;
 use crate::nvtree::format::BLOCK_MIN;
 use crate::nvtree::how::How;
 use crate::nvtree::image::compare;
-use crate::nvtree::leaf::{FREE, Slots, TOMB, UNNEEDED, line, place_of, read, read_of};
+use crate::nvtree::leaf::{FREE, STALE, Slots, TOMB, line, place_of, read, read_of};
 use crate::nvtree::leaves::{Asked, AskedOf, Found, Leaves, Spot};
 use crate::{Error, Retained, Writer};
 
@@ -51,6 +51,8 @@ pub(super) fn target(
         }
         let (leaf, moment, version) = (spot.leaf.id, spot.moment, writer.stamp.version());
         asked = leaves.asked.get(AskedOf { leaf, moment, version });
+        #[cfg(test)]
+        assert!(is_so(spot, writer.retained, asked)?, "{asked:?} of {leaf:?} in {version}");
     }
     let slot = slot_for(spot, len, writer.retained, &mut asked)?;
     Ok(slot.map(|slot| Target { slot, asked }))
@@ -66,10 +68,7 @@ fn slot_for(
     let (lines, newest) = (spot.leaf.lines(), spot.leaf.side.newest());
     let preferred = line(spot.hash, lines);
     let free = spot.prints.matching(FREE, lines);
-    let stale = spot.prints.stale(lines);
-    asked.unneeded |= spot.prints.matching(UNNEEDED, lines).0;
-    #[cfg(test)]
-    assert!(is_so(spot, retained, *asked)?, "{asked:?} of {:?}", spot.leaf.id);
+    let stale = spot.prints.matching(STALE, lines);
     let needs_no_past = retained.needs_no_past(newest);
     if needs_no_past {
         *asked = Asked { needed: 0, unneeded: stale.0 };
@@ -213,7 +212,7 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
 /// Whether the answers are those that another look gives.
 #[cfg(test)]
 fn is_so(spot: &Spot<'_, '_>, retained: &Retained, asked: Asked) -> Result<bool, Error> {
-    let stale = spot.prints.stale(spot.leaf.lines()).0;
+    let stale = spot.prints.matching(STALE, spot.leaf.lines()).0;
     let mut same = true;
     for slot in Slots(stale & (asked.needed | asked.unneeded)) {
         // Removals are given up only in a leaf where nothing needs any of the past.

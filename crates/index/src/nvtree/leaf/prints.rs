@@ -10,16 +10,11 @@ const _: () = assert!(WORDS * 8 >= SLOTS_MAX && SLOTS_MAX < 64);
 
 /// Mark of a slot without an element that counts.
 pub(crate) const FREE: u8 = 0;
-/// Mark of an element that a later one of its key has ended, and that no version needs that can be read.
-pub(crate) const UNNEEDED: u8 = 1;
 /// Mark of an element that a later one of its key has ended.
-pub(crate) const STALE: u8 = 2;
+pub(crate) const STALE: u8 = 1;
 /// Mark of a removal that is the newest element of its key.
-pub(crate) const TOMB: u8 = 3;
-const FIRST: u64 = 4;
-
-// What is at most `UNNEEDED` can always be used, and what is at most `STALE` if nothing needs old versions.
-const _: () = assert!(FREE < UNNEEDED && UNNEEDED < STALE && STALE < TOMB);
+pub(crate) const TOMB: u8 = 2;
+const FIRST: u64 = 3;
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -78,12 +73,6 @@ pub(crate) fn print(hash: u64) -> u8 {
 #[inline]
 pub(crate) fn line(hash: u64, lines: usize) -> usize {
     line_of(print(hash), lines)
-}
-
-/// Whether a slot with this fingerprint has the newest element of a key, and that is no removal.
-#[inline]
-pub(crate) fn is_live(print: u8) -> bool {
-    u64::from(print) >= FIRST
 }
 
 /// As [`line()`], computed from the fingerprint.
@@ -189,12 +178,7 @@ impl Prints {
 
     /// The slots of elements that were ended, and of removals.
     pub(crate) fn ended(&self, lines: usize) -> Slots {
-        Slots(self.stale(lines).0 | self.matching(TOMB, lines).0)
-    }
-
-    /// The slots of elements that later ones of their keys have ended.
-    pub(crate) fn stale(&self, lines: usize) -> Slots {
-        Slots(self.matching(STALE, lines).0 | self.matching(UNNEEDED, lines).0)
+        Slots(self.matching(STALE, lines).0 | self.matching(TOMB, lines).0)
     }
 }
 

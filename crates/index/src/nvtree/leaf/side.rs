@@ -8,8 +8,8 @@ use tembo_pmem::thread::wait;
 use zerocopy::FromZeros;
 
 use super::order::Order;
-use super::prints::{Prints, STALE, Slots, UNNEEDED, WORDS, all_slots};
-use crate::nvtree::format::{LINES_MAX, SLOTS_MAX};
+use super::prints::{Prints, STALE, WORDS};
+use crate::nvtree::format::SLOTS_MAX;
 use crate::simd::{Bytes48, RANKED};
 
 /// Bits of the sequence in a moment. The dead epoch stands above them.
@@ -265,13 +265,6 @@ impl Guard<'_> {
         }
         self.set_print(slot, print);
         self.set_newest(version);
-    }
-
-    /// Notes that no version that can be read needs the elements that were ended so far.
-    #[inline]
-    pub(crate) fn note_unneeded(&self) {
-        let stale = self.side.bytes().0.equal(STALE) & all_slots(LINES_MAX);
-        Slots(stale).for_each(|slot| self.set_print(slot, UNNEEDED));
     }
 
     /// Notes that a removal shares the record of the element that it ends.

@@ -5,7 +5,7 @@ use tembo_pool::Object;
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::image::{LeafImage, make};
-use crate::nvtree::leaf::{FREE, Leaf, is_live, read_slot};
+use crate::nvtree::leaf::{FREE, Leaf, STALE, TOMB, read_slot};
 use crate::{DeadIntervals, Error, Retained};
 
 /// What a marking finds in a leaf.
@@ -85,7 +85,7 @@ pub(crate) fn reach_simple(
             Some(record) => reached.objects.push(record),
             None => reached.is_clean &= print != FREE || !dead.contains(meta.stamp(bases)),
         }
-        reached.live += usize::from(is_live(print));
+        reached.live += usize::from(print != FREE && print != STALE && print != TOMB);
     }
     Ok(Some(reached))
 }

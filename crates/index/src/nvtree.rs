@@ -377,7 +377,7 @@ impl VersionedIndex for NvTree {
         self.change::<false>(op, How::Grouped, writer)
     }
 
-    #[inline]
+    #[inline(always)]
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
         if place.is_known()
             && let Some(existed) = change::change_at(&self.leaves, place, op.apart(), writer)

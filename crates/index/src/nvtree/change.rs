@@ -23,7 +23,7 @@ use self::record::{change_record, len_of, put_record, remove_long};
 pub(super) use self::space::{reserve_lines, reserve_structure};
 #[cfg(test)]
 pub(super) use self::target::SEARCHED;
-use crate::nvtree::fast::{Effect, change_fast, put_fast};
+use crate::nvtree::fast::{Effect, change_fast, change_fast_at, put_fast};
 use crate::nvtree::how::How;
 use crate::nvtree::leaves::{Leaves, Wanted};
 use crate::{Block, Error, KeyChange, Op, Place, Writer};
@@ -64,18 +64,20 @@ pub(super) fn change_at(
 ) -> Option<bool> {
     let key = op.key().ok()?;
     let wanted = Wanted::new(key);
-    let mut reached = Some(leaves.leaf_at(place, wanted)?);
+    let found = leaves.leaf_at(place, wanted)?;
     let effect = match op {
         Op::Remove { .. } => Some(Effect::Remove),
         Op::Put { value, .. } => short(value),
     };
+    let mut reached = None;
     if let Some(effect) = effect {
-        let done = change_fast::<false>(leaves, wanted, effect, How::Grouped, writer, &mut reached);
+        let how = (How::Grouped, &*writer);
+        let done = change_fast_at(leaves, found, wanted, effect, how, &mut reached);
         if done.is_some() || reached.is_none() {
             return done;
         }
     }
-    change_record(leaves, op, wanted, How::Grouped, writer, &mut reached)
+    change_record(leaves, op, wanted, How::Grouped, writer, &mut Some(found))
 }
 
 /// As `change`, for each operation that is not a put of eight bytes, and for a put of eight bytes that the fast path has

@@ -81,8 +81,7 @@ pub(crate) fn put_fast<const SCATTERED: bool>(
 }
 
 /// Performs the change if the fast path can. Returns whether the key was there. `None`: it cannot, or another thread
-/// was quicker; nothing has changed. `reached` is the leaf if a search has reached it before. It is set if the fast path of records
-/// may be able to.
+/// was quicker; nothing has changed, but `reached` may be set to the leaf.
 #[inline(always)]
 pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
@@ -92,10 +91,26 @@ pub(crate) fn change_fast<'f, const SCATTERED: bool>(
     writer: &Writer<'_>,
     reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    let found = match reached.take() {
-        Some(found) => found,
-        None => leaves.leaf_fast::<SCATTERED>(wanted)?,
-    };
+    change_fast_at(
+        leaves,
+        leaves.leaf_fast::<SCATTERED>(wanted)?,
+        wanted,
+        effect,
+        (how, writer),
+        reached,
+    )
+}
+
+/// As `change_fast`, in the leaf of the key.
+#[inline(always)]
+pub(crate) fn change_fast_at<'f>(
+    leaves: &'f Leaves,
+    found: Reached<'f>,
+    wanted: Wanted<'_>,
+    effect: Effect,
+    (how, writer): (How<'_>, &Writer<'_>),
+    reached: &mut Option<Reached<'f>>,
+) -> Option<bool> {
     let Reached { leaf: leaf @ Leaf { side, .. }, lines, moment } = found;
     side.prefetch_rest();
     // If its line is full, an element lies in the next line, and so will the new one.

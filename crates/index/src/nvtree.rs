@@ -349,7 +349,7 @@ impl VersionedIndex for NvTree {
         let all = places.len() + keys.len();
         // The thread that reads the key itself gets the error.
         if let Ok(found) = read::bring_near(&self.leaves, keys) {
-            places.extend(found.into_iter().map(|(_, place)| place));
+            places.extend(found);
         }
         places.resize(all, Place::default());
     }

@@ -1,5 +1,5 @@
 //! The fast path of lookups and of changes: key and value are short, nothing needs old versions of the leaf, and
-//! there is a slot. It does what `read/lookup.rs` and `change/general.rs` do, without the cases for which these must be
+//! there is a slot: a free one, one whose element nothing needs, or that of the same group's element of the key. It does what `read/lookup.rs` and `change/general.rs` do, without the cases for which these must be
 //! ready; this is the only reason why the code is there twice. A processor looks some four hundred instructions ahead: if a
 //! search takes fewer, the lines of the next search are fetched while this one waits for its own. And the processor goes on
 //! behind a fence, with the next search, for as long as no more than about a hundred stores wait for the fence. So the code
@@ -169,8 +169,8 @@ pub(crate) fn change_fast_at<'f>(
     Some(old.is_some())
 }
 
-/// The slots that a change may use, among those that are free or whose elements were ended. `old` is the slot of the key's
-/// newest element. `None`: the fast path cannot find out.
+/// The slots that a change may use: of those that are free or whose elements were ended, or the one whose element it replaces. `old`
+/// is the slot of the key's newest element. `None`: the fast path cannot find out.
 #[inline(always)]
 pub(crate) fn usable(
     leaf: &Leaf<'_>,

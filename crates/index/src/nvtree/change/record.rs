@@ -1,4 +1,5 @@
-//! The fast path of changes whose key or value stands in a record, or whose value stands in a block. It does what
+//! The fast path of changes whose key or value stands in a record, or whose value stands in a block, and of all changes of a leaf
+//! in which keys may have another form (`Wanted::simple`). It does what
 //! `general.rs` does where nothing needs old versions of the leaf, the pool has space at hand, and the leaf has a slot. It
 //! looks once at the leaf and once at the record of the key. The code is here a second time, as in `fast.rs`, only for that
 //! speed.

@@ -17,8 +17,13 @@ use crate::{Error, Place, Stamp, Value, View};
 const RECORD_LINES: u64 = 4;
 
 /// Prefetches what a search for each of the keys will read, for all of them at once. Returns the places of the keys.
-pub(crate) fn bring_near(leaves: &Leaves, keys: &[&[u8]]) -> Result<Vec<(LeafId, Place)>, Error> {
-    bring_leaves_near(leaves, keys, |leaf, record, _| prefetch_record(leaf.region(), record))
+pub(crate) fn bring_near(
+    leaves: &Leaves,
+    keys: &[&[u8]],
+) -> Result<impl Iterator<Item = Place> + use<>, Error> {
+    let ask_for = |leaf: &Leaf<'_>, record, _: &[u8]| prefetch_record(leaf.region(), record);
+    let found = bring_leaves_near(leaves, keys, ask_for)?;
+    Ok(found.into_iter().map(|(_, place)| place))
 }
 
 /// Prefetches what a change of each of the keys will read, for all of them at once: of a present record only the key.

@@ -10,8 +10,8 @@ use crate::background::{Phase, Wake};
 use crate::counts::note_drifted;
 use crate::erase::erase_batch;
 use crate::ledger::{
-    Ledger, begin_marking, collect_batch, collect_private, end_foreign, end_hint, end_marking,
-    free_private, mark_all, reclaim, scrub_batch,
+    Ledger, begin_marking, collect_batch, collect_private, draw_owed, end_foreign, end_hint,
+    end_marking, free_private, mark_all, reclaim, scrub_batch,
 };
 use crate::shared::Shared;
 use crate::trees::Tree;
@@ -77,8 +77,12 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
     let shared = &engine.shared;
     shared.forest.prefault();
     give_back_private(engine)?;
+    if engine.collect_beside() {
+        return Ok(Progress::More);
+    }
     let mut writing = engine.lock()?;
     let (_, ledger) = writing.parts();
+    draw_owed(shared, ledger)?;
     reclaim(shared, ledger);
     match ledger.machine.phase() {
         Phase::Marking | Phase::WritingHint => {

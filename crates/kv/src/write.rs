@@ -15,6 +15,7 @@
 //!     publish_single                     publish          (`ledger/publication.rs`)
 //! ```
 
+mod beside;
 mod engine;
 mod lock;
 mod single;

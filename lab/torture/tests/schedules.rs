@@ -148,6 +148,37 @@ fn transactions_that_come_at_a_time_commit_together_and_as_if_in_a_row() {
     assert!(together > 20 && refused > 20 && images > 200, "{together} {refused} {images}");
 }
 
+/// Leaves are merged by a thread that does not keep changes and reads of the same leaves out.
+#[test]
+fn a_collection_goes_on_beside_changes_of_its_leaves() {
+    let remove = (0..9).map(|n| Call::Remove(4 * n)).collect();
+    let change = vec![
+        Call::Put(6, 8),
+        Call::Put(16, 8),
+        Call::View(6, 30),
+        Call::Put(21, 8),
+        Call::Remove(30),
+        Call::Get(16),
+        Call::Put(12, 40),
+    ];
+    let threads = vec![remove, change, vec![Call::Step; 12]];
+    let plan = Plan { cast: Cast::Store, keys: 30, threads };
+    let (mut merged, mut overlapping) = (0, 0);
+    for seed in 0..40 * number("TEMBO_SCHEDULES", 1) {
+        for (index, execution) in performances(&plan, seed).into_iter().enumerate() {
+            let execution = execution.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            let crash = if index == 0 { execution.crash(bounds(seed)) } else { Ok(0) };
+            let holds = execution.judge().and(crash);
+            holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
+            let merges = execution.count("nvtree.merge.link");
+            merged += merges;
+            overlapping += u64::from(merges > 0 && execution.overlaps());
+        }
+    }
+    println!("{merged} leaves merged; {overlapping} schedules in which others went on");
+    assert!(merged > 100 && overlapping > 50, "{merged} {overlapping}");
+}
+
 #[test]
 fn one_writer_of_groups_and_readers() {
     hold(Cast::Groups(Sight::Visible), 40);

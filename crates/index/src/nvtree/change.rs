@@ -17,7 +17,7 @@ mod target;
 pub(super) use self::block::write_blocks;
 pub(super) use self::carry::carry;
 use self::carry::{fills_object, inline};
-pub(super) use self::clean::{clean, erase_slots};
+pub(super) use self::clean::{clean, erase_all, erase_slots};
 use self::general::change_any;
 use self::record::{change_record, len_of, put_record, remove_long};
 pub(super) use self::space::{reserve_lines, reserve_structure};

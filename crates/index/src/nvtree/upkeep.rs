@@ -4,6 +4,7 @@ mod check;
 mod collect;
 mod hint_writer;
 mod mark;
+mod merge;
 mod reach;
 
 pub(super) use self::check::verify_tree;

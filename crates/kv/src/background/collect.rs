@@ -14,6 +14,7 @@ use crate::Error;
 const BATCH: usize = 2;
 
 /// A collection of a tree.
+#[derive(Clone)]
 pub(crate) struct Collection {
     /// The cell of the tree.
     cell: u64,

@@ -198,6 +198,13 @@ impl Machine {
         }
     }
 
+    /// Notes how far a collection has come beside the write slots. `None`: it has come to its end.
+    pub(crate) fn collected_beside(&mut self, next: Option<Collection>) {
+        self.leave_collection();
+        self.paused = None;
+        self.collected(next);
+    }
+
     fn leave_collection(&mut self) {
         if let Phase::Collecting(_) = self.phase
             && let Phase::Collecting(paused) = std::mem::replace(&mut self.phase, Phase::Done)

@@ -33,6 +33,8 @@ pub(crate) struct Ledger {
     pub(crate) trees: Directory,
     /// Unlinked by what was committed.
     pub(crate) retired: RetireList,
+    /// Objects were unlinked beside the write slots, and no version was drawn for that.
+    pub(crate) owes_version: bool,
     /// Unlinked by changes that are not committed.
     pub(crate) unlinked: Vec<Retired>,
     /// What was retained some time ago, for single changes; and how many may still use it.
@@ -78,6 +80,7 @@ impl Ledger {
             window,
             unlisted: Unlisted::new(named),
             foreign: None,
+            owes_version: false,
             is_replica: false,
             features: Features::default(),
             erased_to: None,

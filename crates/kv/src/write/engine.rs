@@ -7,6 +7,7 @@ use std::time::Duration;
 use tembo_index::{Forest, IndexKind};
 use tembo_pool::Error as PoolError;
 
+use super::beside::{Beside, Loan};
 use super::lock::{Guard, OwnedGuard, WriterLock};
 use super::slots::{Entered, Refused, WriteSlots};
 use crate::Error;
@@ -33,6 +34,7 @@ const ATTEMPTS: usize = 4;
 pub(crate) struct Engine {
     pub(crate) shared: Shared,
     pub(super) slots: WriteSlots,
+    beside: Beside,
     writer: WriterLock,
 }
 
@@ -55,7 +57,9 @@ where
 
 impl Engine {
     pub(crate) fn new(shared: Shared, ledger: Ledger) -> Engine {
-        Engine { shared, slots: WriteSlots::new(), writer: WriterLock::new(ledger) }
+        let (slots, beside, writer) =
+            (WriteSlots::new(), Beside::default(), WriterLock::new(ledger));
+        Engine { shared, slots, beside, writer }
     }
 
     /// Gives the forest back, when no handle is left.
@@ -224,6 +228,20 @@ impl Engine {
             add_up(&self.shared, ledger, &mut slot.tally);
             slot.reset();
         });
+        let (loan, mut retired) = self.beside.take_back();
+        match loan {
+            Loan::Nothing => {}
+            Loan::Going(collection, _) => ledger.machine.collected_beside(Some(collection)),
+            Loan::Over => ledger.machine.collected_beside(None),
+        }
+        ledger.owes_version |= !retired.is_empty();
+        ledger.retired.extend(&mut retired);
+    }
+
+    /// Takes a batch of a collection beside changes in the slots, if one is on loan. Returns false if the writer's lock is
+    /// needed for the next step.
+    pub(crate) fn collect_beside(&self) -> bool {
+        self.beside.batch(&self.shared)
     }
 
     /// Opens the slots, if changes can be made there.
@@ -238,6 +256,12 @@ impl Engine {
             || ledger.is_replica
             || self.shared.tombstones.has_pending()
             || !self.shared.held.is_empty();
+        if !is_barred
+            && let Phase::Collecting(collection) = ledger.machine.phase()
+            && let Some(tree) = ledger.trees.by_cell(collection.cell())
+        {
+            self.beside.lend(collection.clone(), tree.index().clone());
+        }
         self.slots.open(ledger.limit(), is_barred);
     }
 }

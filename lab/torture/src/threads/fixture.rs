@@ -136,6 +136,7 @@ fn perform(store: &Store, keyspace: Keyspace, call: &Call, serial: u64) -> Resul
             Err(Error::Conflict { .. }) => Ok(Answer::Refused),
             done => done.map(Answer::Value),
         },
+        Call::Step => store.maintain(1).map(|_| Answer::Done),
     }
     .map_err(text)
 }
@@ -212,7 +213,7 @@ impl Tree {
                 self.harness.group_beside(&pairs, &self.clock, &retained, retired)?;
                 Ok(Answer::Done)
             }
-            Call::Get(_) | Call::View(..) | Call::Transact(..) => {
+            Call::Get(_) | Call::View(..) | Call::Transact(..) | Call::Step => {
                 Err("a tree has no such call".to_owned())
             }
         }

@@ -17,6 +17,8 @@ pub enum Call {
     Get(u8),
     /// Reads a key, another, and the first again, in one snapshot of a store.
     View(u8, u8),
+    /// Takes a step of the background of a store.
+    Step,
 }
 
 /// What threads may do at the same time.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde::Serialize;
-use tembo_heap::{HeapFile, ObjectReport, PoolOptions, TypeReport};
+use tembo_heap::{FROM_CYCLES, HeapFile, ObjectReport, PoolOptions, Referral, TypeReport};
 
 use crate::bytes::Bytes;
 use crate::compact;
-use crate::exit::Exit;
+use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print, print_line};
 use crate::progress;
 
@@ -29,6 +29,8 @@ enum Command {
     Check(PoolArgs),
     /// Write every object of a heap as JSON lines
     Dump(PoolArgs),
+    /// List what refers to an object
+    Refs(RefsArgs),
     /// Move objects together, and give back what is free then
     Compact(PoolArgs),
 }
@@ -37,9 +39,20 @@ enum Command {
 struct PoolArgs {
     /// The pool
     pool: PathBuf,
+    /// The heap's name; the first heap of the pool unless given
+    #[arg(long)]
+    name: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct RefsArgs {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Where the object lies, in bytes from the start of the pool, as `tembo heap dump` says it
+    offset: u64,
 }
 
 #[derive(Serialize)]
@@ -65,19 +78,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::Stat(args) => stat(args),
         Command::Check(args) => check(args),
         Command::Dump(args) => dump(args),
+        Command::Refs(args) => refs(args),
         Command::Compact(args) => make_compact(args),
     }
 }
 
 /// Opens a heap without changing its pool.
-fn open(path: &Path) -> anyhow::Result<HeapFile> {
-    open_to(path, true)
+fn open(args: &PoolArgs) -> anyhow::Result<HeapFile> {
+    open_to(args, true)
 }
 
-fn open_to(path: &Path, read_only: bool) -> anyhow::Result<HeapFile> {
+fn open_to(PoolArgs { pool, name, .. }: &PoolArgs, read_only: bool) -> anyhow::Result<HeapFile> {
     let mut options = PoolOptions { kinds: tembo_kv::kinds(), ..PoolOptions::default() };
     options.region.read_only = read_only;
-    HeapFile::open(path, &options).map_err(|error| match error {
+    let opened = match name {
+        Some(name) => HeapFile::open_named(pool, name, &options),
+        None => HeapFile::open(pool, &options),
+    };
+    opened.map_err(|error| match error {
         // The exit code is that of the pool's error.
         tembo_heap::Error::Pool(error) => error.into(),
         error => error.into(),
@@ -90,16 +108,17 @@ fn types(heap: &HeapFile) -> anyhow::Result<Vec<Type>> {
 }
 
 fn ls(args: &PoolArgs) -> anyhow::Result<Exit> {
-    for one in types(&open(&args.pool)?)? {
+    for one in types(&open(args)?)? {
+        let bytes = Bytes(one.bytes).to_string();
         let line =
-            format!("{:>10} {:>12}  {}", one.objects, Bytes(one.bytes).to_string(), one.name);
+            format!("{:>10} {bytes:>12}  {} (version {})", one.objects, one.name, one.version);
         print_line(args.json, &one, &line)?;
     }
     Ok(Exit::Done)
 }
 
 fn stat(args: &PoolArgs) -> anyhow::Result<Exit> {
-    let heap = open(&args.pool)?;
+    let heap = open(args)?;
     let types = types(&heap)?;
     let stat = Stat {
         pool: args.pool.display().to_string(),
@@ -123,11 +142,12 @@ struct Checked {
     pool: String,
     objects: u64,
     waiting: u64,
+    cyclic: u64,
     leaked: u64,
 }
 
 fn check(args: &PoolArgs) -> anyhow::Result<Exit> {
-    let heap = open(&args.pool)?;
+    let heap = open(args)?;
     let found = heap.check()?;
     let name = heap.name();
     let tenant = found.tenants.into_iter().find(|(other, _)| *other == name).map(|(_, of)| of);
@@ -136,12 +156,14 @@ fn check(args: &PoolArgs) -> anyhow::Result<Exit> {
         pool: args.pool.display().to_string(),
         objects: tenant.objects,
         waiting: tenant.pending,
+        cyclic: tenant.counts.iter().filter(|(name, _)| name == FROM_CYCLES).map(|of| of.1).sum(),
         leaked: found.account.leaked,
     };
     let mut lines = Lines::default();
     lines.add("pool", &checked.pool);
     lines.add("objects", checked.objects);
     lines.add("wait to be destroyed", checked.waiting);
+    lines.add(FROM_CYCLES, checked.cyclic);
     lines.add("leaked", checked.leaked);
     print(args.json, &checked, &lines)?;
     Ok(if checked.leaked == 0 { Exit::Done } else { Exit::CheckFailed })
@@ -149,8 +171,8 @@ fn check(args: &PoolArgs) -> anyhow::Result<Exit> {
 
 fn dump(args: &PoolArgs) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
-    open(&args.pool)?.objects(&mut |object: ObjectReport| {
-        let ObjectReport { offset, type_name, bytes, references, is_doomed, json } = object;
+    open(args)?.objects(&mut |object: ObjectReport| {
+        let ObjectReport { offset, type_name, bytes, references, is_doomed, json, .. } = object;
         let name = serde_json::to_string(&type_name)?;
         writeln!(
             out,
@@ -159,6 +181,45 @@ fn dump(args: &PoolArgs) -> anyhow::Result<Exit> {
         Ok::<(), anyhow::Error>(())
     })?;
     out.flush()?;
+    Ok(Exit::Done)
+}
+
+#[derive(Serialize)]
+struct Referrer {
+    /// `None`: the heap itself, whose root the object is.
+    offset: Option<u64>,
+    #[serde(rename = "type")]
+    type_name: Option<String>,
+    weak: bool,
+}
+
+fn refs(RefsArgs { pool, offset }: &RefsArgs) -> anyhow::Result<Exit> {
+    let heap = open(pool)?;
+    let (mut is_there, mut found) = (false, Vec::new());
+    if heap.root_offset()? == Some(*offset) {
+        found.push(Referrer { offset: None, type_name: None, weak: false });
+    }
+    heap.objects(&mut |object: ObjectReport| {
+        is_there |= object.offset == *offset;
+        for Referral { is_weak, .. } in object.refers_to.iter().filter(|one| one.to == *offset) {
+            let type_name = Some(object.type_name.clone());
+            found.push(Referrer { offset: Some(object.offset), type_name, weak: *is_weak });
+        }
+        Ok::<(), anyhow::Error>(())
+    })?;
+    if !is_there {
+        let pool = pool.pool.display();
+        let what = format!("{pool} has no object at {offset}: `tembo heap dump {pool}` lists them");
+        return refuse(Exit::Usage, what);
+    }
+    for one in found {
+        let kind = if one.weak { "weak" } else { "counted" };
+        let line = match (&one.offset, &one.type_name) {
+            (Some(offset), Some(name)) => format!("{offset:>12}  {kind:<7}  {name}"),
+            _ => format!("{:>12}  {kind:<7}  the root of the heap", "-"),
+        };
+        print_line(pool.json, &one, &line)?;
+    }
     Ok(Exit::Done)
 }
 
@@ -174,7 +235,7 @@ struct Compacted {
 
 fn make_compact(args: &PoolArgs) -> anyhow::Result<Exit> {
     let bytes_before = compact::size(&args.pool)?;
-    let heap = open_to(&args.pool, false)?;
+    let heap = open_to(args, false)?;
     let progress = progress::objects();
     let done = heap.compact(&mut |done| progress.set_position(done.moved))?;
     progress.finish_and_clear();

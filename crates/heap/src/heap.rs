@@ -361,6 +361,14 @@ impl HeapFile {
         HeapFile::first(&Arc::new(Pool::open(path, &with_kinds(options))?))
     }
 
+    /// Opens the heap of that name in a file.
+    ///
+    /// # Errors
+    /// Those of [`Pool::open`] and of [`of`](HeapFile::of).
+    pub fn open_named(path: &Path, name: &str, options: &PoolOptions) -> Result<HeapFile, Error> {
+        HeapFile::of(&Arc::new(Pool::open(path, &with_kinds(options))?), name)
+    }
+
     /// Opens the heap in a file, or creates it if there is no such file.
     ///
     /// # Errors
@@ -493,6 +501,14 @@ impl HeapFile {
     ) -> Result<(), E> {
         let _alone = self.arena.alone();
         report::objects(&self.arena, each)
+    }
+
+    /// Where the root lies, in bytes from the start of the pool; `None` before there is one.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn root_offset(&self) -> Result<Option<u64>, Error> {
+        report::root(&self.arena)
     }
 
     /// The types that the heap holds.

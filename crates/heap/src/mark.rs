@@ -14,6 +14,10 @@ use crate::settlement::Settlement;
 use crate::shape::Shape;
 use crate::types::Types;
 
+/// What a check of a pool calls the pointers that cycles hold to which nothing else refers: a name of
+/// [`TenantCheck::counts`].
+pub const FROM_CYCLES: &str = "pointers from cycles that nothing refers to";
+
 /// Words that an operation of [`Content::let_cycles_go`] stores, about: fewer than a lane of the log holds.
 const WORDS_MAX: usize = 16;
 
@@ -177,7 +181,7 @@ impl Content {
         check.counts = vec![
             ("objects".into(), values as u64),
             ("types".into(), types),
-            ("pointers from cycles that nothing refers to".into(), lost),
+            (FROM_CYCLES.into(), lost),
         ];
         Ok(check)
     }

@@ -7,7 +7,7 @@ use tembo_pool::Object;
 
 use crate::Error;
 use crate::arena::Arena;
-use crate::format::{BODY, TYPE_PROXY};
+use crate::format::{BODY, PROXY_TARGET, ROOT_ROOT, TYPE_PROXY};
 use crate::mark::{Content, Found};
 use crate::shape::Shape;
 
@@ -37,8 +37,19 @@ pub struct ObjectReport {
     pub references: u64,
     /// It waits to be destroyed.
     pub is_doomed: bool,
-    /// Its value, as JSON: a pointer is the offset of its object.
+    /// What it refers to, in the order of its fields.
+    pub refers_to: Vec<Referral>,
+    /// Its value, as JSON: a pointer is the offset of its object, a weak one that of its proxy.
     pub json: String,
+}
+
+/// A pointer in an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Referral {
+    /// Where the object lies that it refers to, in bytes from the start of the pool.
+    pub to: u64,
+    /// Whether it is a weak pointer.
+    pub is_weak: bool,
 }
 
 /// The types of a heap, in the order in which they were registered, and weak pointers' proxies.
@@ -65,10 +76,11 @@ pub(crate) fn objects<E: From<Error>>(
 ) -> Result<(), E> {
     for found in Content::of(arena)?.objects {
         let object = Object::from_bits(found.bits);
-        let mut json = String::new();
+        let (mut json, mut refers_to) = (String::new(), Vec::new());
         if let Some(entry) = arena.types.entry(found.kind) {
-            let words = arena.words(found.bits, 0, (object.size() / 8) as usize)?;
-            value(&entry.shape, BODY, &Words(words), &mut json);
+            let words = Words(arena.words(found.bits, 0, (object.size() / 8) as usize)?);
+            value(&entry.shape, BODY, &words, &mut json);
+            refers_to = referrals(arena, &entry.shape, &words)?;
         } else {
             json.push_str("null");
         }
@@ -78,10 +90,32 @@ pub(crate) fn objects<E: From<Error>>(
             bytes: object.size(),
             references: found.references,
             is_doomed: found.is_doomed,
+            refers_to,
             json,
         })?;
     }
     Ok(())
+}
+
+/// Where the heap's root lies, in bytes from the start of the pool; `None` before there is one.
+pub(crate) fn root(arena: &Arena) -> Result<Option<u64>, Error> {
+    let bits = arena.root_word(ROOT_ROOT)?;
+    Ok((bits != 0).then(|| Object::from_bits(bits).offset()))
+}
+
+/// The pointers of an object. A weak one leads by its proxy to its object, or nowhere when that is destroyed.
+fn referrals(arena: &Arena, shape: &Shape, words: &Words<'_>) -> Result<Vec<Referral>, Error> {
+    let (mut pointers, mut found) = (Vec::new(), Vec::new());
+    let word = |at: u64| words.at(at as usize);
+    shape
+        .named_pointers(BODY as u64, &word, &mut |bits, is_weak, _| pointers.push((bits, is_weak)));
+    for (bits, is_weak) in pointers {
+        let bits = if is_weak { arena.word(bits, PROXY_TARGET)? } else { bits };
+        if bits != 0 {
+            found.push(Referral { to: Object::from_bits(bits).offset(), is_weak });
+        }
+    }
+    Ok(found)
 }
 
 /// The words of an object; those beyond its end are zero.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tembo_heap::{Error, HeapFile, Persist, PoolOptions, Ptr};
+use tembo_heap::{Error, HeapFile, Persist, PoolOptions, Ptr, Weak};
 use tembo_pmem::SyncPolicy;
 
 use crate::server::run;
@@ -20,6 +20,14 @@ struct Book<'h> {
 #[persist(name = "Rack")]
 struct Rack<'h> {
     first: Option<Ptr<'h, Book<'h>>>,
+}
+
+#[derive(Persist)]
+#[persist(name = "Node")]
+struct Node<'h> {
+    other: Option<Ptr<'h, Node<'h>>>,
+    below: Option<Ptr<'h, Node<'h>>>,
+    seen: Option<Weak<'h, Node<'h>>>,
 }
 
 fn make(path: &Path) {
@@ -73,11 +81,30 @@ fn a_heap_is_listed_counted_dumped_and_checked() {
     }
     assert_eq!(numbers, [3, 2, 1]);
 
+    // The root refers to the rack, the rack to the first book, each book to the next.
+    let referrers = |one: &Value| {
+        let words = ["heap", "refs", text(&pool), &one["offset"].to_string(), "--json"];
+        lines(&words).into_iter().map(|found| found["offset"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(referrers(rack), [Value::Null]);
+    for book in &books {
+        let refers = |one: &&Value| {
+            let value = &one["value"];
+            [&value["first"], &value["next"]].contains(&&book["offset"])
+        };
+        let expected: Vec<Value> =
+            dump.iter().filter(refers).map(|one| one["offset"].clone()).collect();
+        assert_eq!((referrers(book), expected.len()), (expected, 1));
+    }
+    let nothing = run(&["heap", "refs", text(&pool), "7"]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+
     let stat = &lines(&["heap", "stat", text(&pool), "--json"])[0];
     assert_eq!((&stat["objects"], &stat["pool"]), (&4.into(), &text(&pool).into()));
     assert_eq!(stat["object_bytes"], bytes(&dump.iter().collect::<Vec<_>>()));
     let check = &lines(&["heap", "check", text(&pool), "--json"])[0];
     assert_eq!((&check["waiting"], &check["leaked"]), (&0.into(), &0.into()));
+    assert_eq!(check["cyclic"], 0);
     assert!(std::fs::read(&pool).unwrap() == before, "a command that only reads has written");
 }
 
@@ -171,4 +198,47 @@ fn a_count_that_is_wrong_is_found() {
     assert!(!check.status.success(), "{check:?}");
     let said = String::from_utf8(check.stderr).unwrap();
     assert!(said.contains("a count") && said.contains(&format!("{at:#x}")), "{said}");
+}
+
+/// The root is seen by itself, weakly; two nodes that refer to each other, and one of them to the root, are garbage.
+#[test]
+fn cycles_and_weak_pointers_are_said_and_a_heap_is_found_by_its_name() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("two.pool");
+    let mut options = PoolOptions { size: 1 << 20, ..PoolOptions::default() };
+    options.region.log_size = 2 << 20;
+    let first = HeapFile::create(&path, &options).unwrap();
+    let second = HeapFile::add_to(first.pool(), "second").unwrap();
+    second.enter(|heap| {
+        let empty = || Node { other: None, below: None, seen: None };
+        let root = heap.root_or::<_, Error>(|_| Ok(empty())).unwrap();
+        heap.atomic(|tx| {
+            let seen = tx.downgrade(&root)?;
+            tx.set(&root, Node::SEEN, Some(seen))?;
+            let one = tx.alloc(Node { below: Some(root.clone()), ..empty() })?;
+            let other = tx.alloc(Node { other: Some(one.clone()), ..empty() })?;
+            tx.set(&one, Node::OTHER, Some(other))
+        })
+        .unwrap();
+    });
+    second.close().unwrap();
+    first.close().unwrap();
+
+    let of = |command: &str, words: &[&str]| {
+        lines(&[&["heap", command, text(&path)], words, &["--json"]].concat())
+    };
+    let named = ["--name", "second"];
+    assert_eq!(of("check", &[])[0]["cyclic"], 0);
+    assert_eq!(of("check", &named)[0]["cyclic"], 1);
+    assert!(of("ls", &[]).iter().all(|one| one["name"] != "Node"));
+    let ls = of("ls", &named);
+    let node = ls.iter().find(|one| one["name"] == "Node").unwrap();
+    assert_eq!((&node["objects"], &node["version"]), (&1.into(), &0.into()));
+    let dump = of("dump", &named);
+    let root = dump.iter().find(|one| one["type"] == "Node").unwrap()["offset"].to_string();
+    let refs = of("refs", &["--name", "second", &root]);
+    let found: Vec<_> = refs.iter().map(|one| (one["offset"].is_null(), &one["weak"])).collect();
+    assert_eq!(found, [(true, &false.into()), (false, &true.into())]);
+    let missing = run(&["heap", "ls", text(&path), "--name", "third"]);
+    assert!(!missing.status.success() && !missing.stderr.is_empty(), "{missing:?}");
 }

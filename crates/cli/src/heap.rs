@@ -1,7 +1,7 @@
 //! `tembo heap`: what the heap of a pool holds.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Logical collection: when an eighth of a keyspace's keys has been removed, its index
 //! is walked once, a few leaves at a time. Entries that no version needs are erased, and leaves that
-//! have become small are merged. Between two batches the writer's lock is free. While a marking runs, or
-//! nodes wait to be scrubbed, nothing is collected.
+//! have become small are merged. A batch in 64 is taken under the writer's lock, the others beside the write slots
+//! (`write/beside.rs`). While a marking runs, or nodes wait to be scrubbed, nothing is collected.
 //!
 //! It is also due when as many entries took space for old versions only, and the horizon has passed those versions
 //! since: a snapshot was dropped, or the window has moved on.
@@ -10,7 +10,7 @@ use tembo_index::{Index, VersionedIndex, Writer};
 
 use crate::Error;
 
-/// Leaves that are collected while the writer's lock is held.
+/// Steps of the index in a batch, so that a thread that wants the writer's lock does not wait for long.
 const BATCH: usize = 2;
 
 /// A collection of a tree.

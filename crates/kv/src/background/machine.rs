@@ -12,7 +12,8 @@
 //!    │                                                    Collecting  WritingHint ──┘
 //!    └── something died (a collection is paused, a hint is written to its end) ┘
 //! ```
-//! *Marking* and *WritingHint* go on without the writer's lock; all other steps are taken under it. While the state
+//! *Marking* and *WritingHint* go on without the writer's lock, and batches of *Collecting* while the write slots are open
+//! (`write/beside.rs`); all other steps are taken under it, and the state changes only there. While the state
 //! is Marking or Scrubbing no space is given back. The [stop](super::Wake::stop) of the thread ends a marking, and
 //! no step follows it.
 //!

@@ -292,8 +292,8 @@ pub trait VersionedIndex: Send + Sync {
     /// Performs one step of logical collection, from the leaf that covers `from` on. Returns the key from which to go
     /// on, or `None` at the end.
     ///
-    /// Durability point: the caller's next fence, before which no other writer comes and nothing that
-    /// was retired is given back.
+    /// Durability point: when it returns, and before another writer finds a leaf unlocked. In the CDDS B-Tree the caller's
+    /// next fence, before which no other writer comes.
     fn collect(
         &self,
         from: Option<&[u8]>,

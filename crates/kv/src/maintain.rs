@@ -82,6 +82,7 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
     }
     let mut writing = engine.lock()?;
     let (_, ledger) = writing.parts();
+    engine.allow_beside();
     draw_owed(shared, ledger)?;
     reclaim(shared, ledger);
     match ledger.machine.phase() {

@@ -151,32 +151,51 @@ fn transactions_that_come_at_a_time_commit_together_and_as_if_in_a_row() {
 /// Leaves are merged by a thread that does not keep changes and reads of the same leaves out.
 #[test]
 fn a_collection_goes_on_beside_changes_of_its_leaves() {
-    let remove = (0..9).map(|n| Call::Remove(4 * n)).collect();
-    let change = vec![
-        Call::Put(6, 8),
-        Call::Put(16, 8),
-        Call::View(6, 30),
-        Call::Put(21, 8),
-        Call::Remove(30),
-        Call::Get(16),
-        Call::Put(12, 40),
-    ];
-    let threads = vec![remove, change, vec![Call::Step; 12]];
-    let plan = Plan { cast: Cast::Store, keys: 30, threads };
-    let (mut merged, mut overlapping) = (0, 0);
+    let plan = collecting();
+    let (mut merged, mut overlapping, mut images) = (0, 0, 0);
     for seed in 0..40 * number("TEMBO_SCHEDULES", 1) {
         for (index, execution) in performances(&plan, seed).into_iter().enumerate() {
             let execution = execution.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
-            let crash = if index == 0 { execution.crash(bounds(seed)) } else { Ok(0) };
-            let holds = execution.judge().and(crash);
-            holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
             let merges = execution.count("nvtree.merge.link");
-            merged += merges;
-            overlapping += u64::from(merges > 0 && execution.overlaps());
+            let has_overlap = merges > 0 && execution.overlaps();
+            let crash = if has_overlap { execution.crash(bounds(seed)) } else { Ok(0) };
+            let holds = execution.judge().and(crash);
+            images += holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
+            (merged, overlapping) = (merged + merges, overlapping + u64::from(has_overlap));
         }
     }
-    println!("{merged} leaves merged; {overlapping} schedules in which others went on");
-    assert!(merged > 100 && overlapping > 50, "{merged} {overlapping}");
+    println!(
+        "{merged} leaves merged; {overlapping} schedules in which others went on, {images} images"
+    );
+    assert!(merged > 100 && overlapping > 50 && images > 1000, "{merged} {overlapping} {images}");
+}
+
+/// A thread that removes keys of all leaves, one that changes keys of the leaves that go, and the background.
+fn collecting() -> Plan {
+    let remove = (0..9).map(|n| Call::Remove(4 * n)).collect();
+    let change = vec![
+        Call::Put(6, 8),
+        Call::Put(46, 8),
+        Call::View(6, 30),
+        Call::Put(21, 8),
+        Call::Put(52, 8),
+        Call::Remove(30),
+        Call::Put(34, 40),
+    ];
+    Plan { cast: Cast::Store, keys: 30, threads: vec![remove, change, vec![Call::Step; 12]] }
+}
+
+/// A change in a leaf that has taken in another one counts only if the link is durable before it.
+#[test]
+fn a_link_that_is_not_fenced_before_its_leaf_is_unlocked_is_caught() {
+    let what = (0..60).find_map(|seed| {
+        performances(&collecting(), seed).into_iter().find_map(|execution| {
+            let mut execution = execution.unwrap();
+            let is_planted = execution.leave_out("nvtree.collect.fence");
+            is_planted.then(|| execution.crash(bounds(1)).err()).flatten()
+        })
+    });
+    assert!(what.unwrap().contains("no order of the calls explains it"));
 }
 
 #[test]

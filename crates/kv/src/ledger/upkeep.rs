@@ -279,20 +279,14 @@ fn collect_some(
         retired: &mut retired,
     };
     let next = collection.batch(index, &mut writer);
-    fence_collected(shared);
-    if !retired.is_empty() || std::mem::take(&mut ledger.owes_version) {
+    let owes_version = std::mem::take(&mut ledger.owes_version);
+    if !retired.is_empty() || owes_version {
         // A version in which nothing else happens: a reader from it on sees nothing of this.
         versions.pins.publish(versions.clock.draw());
     }
     ledger.retired.extend(&mut retired);
     reclaim(shared, ledger);
     next
-}
-
-/// Makes durable what a batch has erased and unlinked.
-pub(crate) fn fence_collected(shared: &Shared) {
-    // ORDER: what was erased and unlinked is durably so before its space is used again.
-    shared.region().fence_flushed("kv.collect.batch");
 }
 
 /// Draws the version that is owed since objects were unlinked beside the write slots.

@@ -20,11 +20,10 @@ use tembo_index::{DeadIntervals, Index, Retained, Retired, Writer};
 use tembo_pmem::thread::Latch;
 
 use crate::background::Collection;
-use crate::ledger::fence_collected;
 use crate::media::grouped;
 use crate::shared::Shared;
 
-/// Batches of a loan before a step takes the writer's lock: other work of the background waits for that.
+/// Batches before a step takes the writer's lock: other work of the background waits for that.
 const BATCHES_MAX: u32 = 64;
 
 /// Unlinked objects before a step takes the writer's lock, so that they are given back.
@@ -59,8 +58,12 @@ pub(super) enum Loan {
 impl Beside {
     /// Lends a collection. While it is on loan nothing is dead, and nothing is marked.
     pub(super) fn lend(&self, collection: Collection, index: Arc<Index>) {
-        let mut state = self.0.lock();
-        (state.loan, state.batches) = (Loan::Going(collection, index), 0);
+        self.0.lock().loan = Loan::Going(collection, index);
+    }
+
+    /// Lets batches be taken again: a step of the background has the writer's lock.
+    pub(super) fn allow(&self) {
+        self.0.lock().batches = 0;
     }
 
     /// Takes the loan back, and what was unlinked. Waits for the end of a batch.
@@ -84,7 +87,6 @@ impl Beside {
         let mut writer =
             Writer { stamp: grouped(clock.last()), dead: &NOTHING_DEAD, retained, retired };
         let next = collection.clone().batch(index, &mut writer);
-        fence_collected(shared);
         // ORDER: every thread sees that the objects are unlinked before the clock is looked at: a reader of a later version
         // does not find them.
         fence(Ordering::SeqCst);

@@ -228,6 +228,14 @@ impl Engine {
             add_up(&self.shared, ledger, &mut slot.tally);
             slot.reset();
         });
+        if std::mem::take(&mut ledger.has_lent) {
+            self.take_back(ledger);
+        }
+    }
+
+    /// Takes back the collection that is on loan, and what was unlinked.
+    #[inline(never)]
+    fn take_back(&self, ledger: &mut Ledger) {
         let (loan, mut retired) = self.beside.take_back();
         match loan {
             Loan::Nothing => {}
@@ -244,8 +252,13 @@ impl Engine {
         self.beside.batch(&self.shared)
     }
 
+    /// Lets batches be taken beside changes again, as a step of the background has the writer's lock.
+    pub(crate) fn allow_beside(&self) {
+        self.beside.allow();
+    }
+
     /// Opens the slots, if changes can be made there.
-    fn open_slots(&self, ledger: &Ledger) {
+    fn open_slots(&self, ledger: &mut Ledger) {
         let takes_one = self.shared.kind() == IndexKind::Cdds;
         let (is_read_only, has_dead) =
             (self.shared.region().is_read_only(), self.shared.forest.has_dead());
@@ -261,6 +274,7 @@ impl Engine {
             && let Some(tree) = ledger.trees.by_cell(collection.cell())
         {
             self.beside.lend(collection.clone(), tree.index().clone());
+            ledger.has_lent = true;
         }
         self.slots.open(ledger.limit(), is_barred);
     }
@@ -341,7 +355,7 @@ where
     G: DerefMut<Target = Ledger>,
 {
     fn drop(&mut self) {
-        let (engine, ledger) = (&*self.engine, &*self.ledger);
+        let (engine, ledger) = (&*self.engine, &mut *self.ledger);
         let machine = &ledger.machine;
         let retired = ledger.retired.len() as u64;
         engine.shared.status.note(machine.is_recovering(), retired, machine.collections());

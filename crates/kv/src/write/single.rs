@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::slots::{Entered, SlotState};
 use crate::error::InKeyspace;
 use crate::ledger::{
-    Ledger, allow_next, give_back_now, look_behind, publish_single, reclaim, retire,
+    Ledger, allow_next, draw_owed, give_back_now, look_behind, publish_single, reclaim, retire,
 };
 use crate::media::LANE;
 use crate::shared::Shared;
@@ -102,6 +102,7 @@ pub(crate) fn change_alone(
     let mut tried = try_alone(shared, ledger, keyspace, op);
     if matches!(tried, Err(Error::Full(_))) && may_give_back(shared, ledger) {
         retire(shared, ledger);
+        draw_owed(shared, ledger)?;
         reclaim(shared, ledger);
         give_back_now(shared, ledger);
         ledger.retained_uses = 0;

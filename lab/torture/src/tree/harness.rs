@@ -312,7 +312,9 @@ impl Harness {
             }
             Ok(())
         })?;
-        self.pool.region().fence_flushed("torture.harness.collected");
+        if self.tree.kind() == IndexKind::Cdds {
+            self.pool.region().fence_flushed("torture.harness.collected");
+        }
         Ok(())
     }
 

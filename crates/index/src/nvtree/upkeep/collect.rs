@@ -56,6 +56,9 @@ pub(crate) fn collect_step(
     }
     let Collected { has_merged, .. } = collected?;
     make_locked(leaf, &guard)?;
+    // ORDER: what was erased, and a link, are durable before another thread finds the leaf unlocked, whose change may lie
+    // where only the link lets it count; and before what was retired is given back.
+    leaves.forest.region().fence_flushed("nvtree.collect.fence");
     if has_merged {
         // The leaf that comes next may be small too.
         return Ok(Some(start));

@@ -140,8 +140,8 @@ fn take_in(
     region.fence("nvtree.merge.fence");
     // ORDER: after the elements that are carried over, as above: from here on they count in this leaf.
     region.commit("nvtree.merge.link", &header.next, after.map_or(0, |after| after.to_bits()));
-    // ORDER: the link is durable with the caller's fence, before the space of the other leaf is used again and before any
-    // thread is notified of a change in this one.
+    // ORDER: the link is durable with the fence of the collection, before this leaf is unlocked and the space of the other
+    // one is used again.
     region.flush("nvtree.merge.link.flush", region.offset_of(&header.next), 8);
     let dropped = object.into_iter().chain(right.low_record()?).chain(left);
     writer.retired.extend(dropped.map(|object| Retired { object, start: 0, end: version }));

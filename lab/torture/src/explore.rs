@@ -141,9 +141,14 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let needs_replica = |step: &Step| step.name.starts_with("kv.dead.forget.");
     // And those of its words and new objects by the heap.
     let is_of_words = |step: &Step| WORDS.contains(&step.name);
+    // Only a store gives back what a collection has unlinked.
+    let needs_store = |step: &Step| step.name == "nvtree.collect.fence";
     let is_of = |step: &&Step| {
         if is_of_words(step) {
             return structure == Structure::Heap;
+        }
+        if needs_store(step) {
+            return structure == Structure::Kv;
         }
         step.name.split('.').next() == Some(first)
             && is_of_log(step) == (structure == Structure::Log)

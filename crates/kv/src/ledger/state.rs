@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
     /// Objects were unlinked beside the write slots, and no version was drawn for that.
     pub(crate) owes_version: bool,
     /// The collection is on loan: see `write/beside.rs`.
-    pub(crate) has_lent: bool,
+    pub(crate) is_on_loan: bool,
     /// Unlinked by changes that are not committed.
     pub(crate) unlinked: Vec<Retired>,
     /// What was retained some time ago, for single changes; and how many may still use it.
@@ -83,7 +83,7 @@ impl Ledger {
             unlisted: Unlisted::new(named),
             foreign: None,
             owes_version: false,
-            has_lent: false,
+            is_on_loan: false,
             is_replica: false,
             features: Features::default(),
             erased_to: None,

@@ -228,7 +228,7 @@ impl Engine {
             add_up(&self.shared, ledger, &mut slot.tally);
             slot.reset();
         });
-        if std::mem::take(&mut ledger.has_lent) {
+        if std::mem::take(&mut ledger.is_on_loan) {
             self.take_back(ledger);
         }
     }
@@ -274,7 +274,7 @@ impl Engine {
             && let Some(tree) = ledger.trees.by_cell(collection.cell())
         {
             self.beside.lend(collection.clone(), tree.index().clone());
-            ledger.has_lent = true;
+            ledger.is_on_loan = true;
         }
         self.slots.open(ledger.limit(), is_barred);
     }

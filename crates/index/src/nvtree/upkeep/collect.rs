@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use tembo_pool::Object;
 
-use super::merge::{fit_together, merge, merge_simple};
+use super::merge::{Locked, fit_together, merge, merge_simple};
 use crate::key::KeyBytes;
 use crate::nvtree::change::{clean, erase_slots, reserve_lines, reserve_structure};
 use crate::nvtree::history;
@@ -50,15 +50,20 @@ pub(crate) fn collect_step(
     let Some(guard) = leaf.side.lock_at(spot.moment) else {
         return Ok(Some(start));
     };
-    let collected = collect_leaf(leaves, structure, leaf, &guard, writer);
+    // While a mark walks, no element may move to where the mark has been.
+    let still = structure.try_lock().ok();
+    let right = leaf.next()?.filter(|_| still.is_some());
+    let right = right.map(|right| (right, right.side.lock()));
+    let collected = collect_leaf(leaves, (leaf, &guard), right.as_ref(), writer);
+    // ORDER: what was erased, and a link, are durable before another thread finds one of the two leaves unlocked, whose change
+    // may lie where only the link lets it count; and before what was retired is given back.
+    leaves.forest.region().fence_flushed("nvtree.collect.fence");
+    drop((right, still));
     if !matches!(collected, Ok(Collected { knows_side: true, .. })) {
         guard.forget();
     }
     let Collected { has_merged, .. } = collected?;
     make_locked(leaf, &guard)?;
-    // ORDER: what was erased, and a link, are durable before another thread finds the leaf unlocked, whose change may lie
-    // where only the link lets it count; and before what was retired is given back.
-    leaves.forest.region().fence_flushed("nvtree.collect.fence");
     if has_merged {
         // The leaf that comes next may be small too.
         return Ok(Some(start));
@@ -74,20 +79,17 @@ struct Collected {
     knows_side: bool,
 }
 
-/// Cleans a leaf, and merges it with the one to its right.
+/// Cleans a leaf, and merges it with the one to its right, if that is given.
 fn collect_leaf(
     leaves: &Leaves,
-    structure: &Mutex<()>,
-    leaf: &Leaf<'_>,
-    guard: &Guard<'_>,
+    (leaf, guard): Locked<'_, '_>,
+    right: Option<&(Leaf<'_>, Guard<'_>)>,
     writer: &mut Writer<'_>,
 ) -> Result<Collected, Error> {
     // Readers of the visible version may be here.
     let version = writer.stamp.version() + 1;
-    // While a mark walks, no element may move to where the mark has been.
-    let (right, structure) = (leaf.next()?, || structure.try_lock());
-    if let Some(right) = &right
-        && let Ok(_structure) = structure()
+    let right = right.map(|(right, guard)| (right, guard));
+    if let Some(right) = right
         && let Some(has_merged) = merge_simple(leaves, (leaf, guard), right, version, writer)?
     {
         return Ok(Collected { has_merged, knows_side: true });
@@ -95,12 +97,10 @@ fn collect_leaf(
     let contents = LeafImage::read(leaf, writer.dead)?;
     let contents = clean_history(leaf, contents, version, writer)?;
     let kept = clean(leaf, guard, &contents, version, writer)?;
-    let mut has_merged = false;
-    if let Some(right) = &right
-        && let Ok(_structure) = structure()
-    {
-        has_merged = merge(leaves, (leaf, guard), &kept, right, version, writer)?;
-    }
+    let has_merged = match right {
+        Some(right) => merge(leaves, (leaf, guard), &kept, right, version, writer)?,
+        None => false,
+    };
     Ok(Collected { has_merged, knows_side: false })
 }
 

@@ -15,21 +15,20 @@ use crate::nvtree::leaves::Leaves;
 use crate::{Error, Retained, Retired, Writer};
 
 /// A leaf, and its lock.
-type Locked<'a, 'f> = (&'a Leaf<'f>, &'a Guard<'a>);
+pub(super) type Locked<'a, 'f> = (&'a Leaf<'f>, &'a Guard<'f>);
 
 /// Takes in the leaf to the right, if both together are small. Returns whether it has.
 pub(super) fn merge(
     leaves: &Leaves,
     (leaf, guard): Locked<'_, '_>,
     kept: &LeafImage,
-    right: &Leaf<'_>,
+    (right, right_guard): Locked<'_, '_>,
     version: u64,
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
-    let right_guard = right.side.lock();
-    make_locked(right, &right_guard)?;
+    make_locked(right, right_guard)?;
     let contents = LeafImage::read(right, writer.dead)?;
-    let contents = clean(right, &right_guard, &contents, version, writer)?;
+    let contents = clean(right, right_guard, &contents, version, writer)?;
     let fits = fit_together(leaf, kept.seen.len(), contents.seen.len());
     if !fits || !kept.old.is_empty() || !contents.old.is_empty() {
         return Ok(false);
@@ -41,7 +40,7 @@ pub(super) fn merge(
     erase_slots(leaf, &free)?;
     // The slots rise, so that those of one line are neighbours.
     let moved = Moved { carried, slots: free };
-    take_in(leaves, (leaf, guard), moved, (right, &right_guard), (version, writer))?;
+    take_in(leaves, (leaf, guard), moved, (right, right_guard), (version, writer))?;
     Ok(true)
 }
 
@@ -50,12 +49,11 @@ pub(super) fn merge(
 pub(super) fn merge_simple(
     leaves: &Leaves,
     (leaf, guard): Locked<'_, '_>,
-    right: &Leaf<'_>,
+    (right, right_guard): Locked<'_, '_>,
     version: u64,
     writer: &mut Writer<'_>,
 ) -> Result<Option<bool>, Error> {
     let Some(kept) = live_in_simple(leaf, writer.retained)? else { return Ok(None) };
-    let right_guard = right.side.lock();
     if !right_guard.is_made(leaf.forest.dead_epoch()) {
         return Ok(None);
     }
@@ -85,7 +83,7 @@ pub(super) fn merge_simple(
     // Elements that a split has left behind would count again.
     erase_all(leaf, strays)?;
     let moved = Moved { carried, slots };
-    take_in(leaves, (leaf, guard), moved, (right, &right_guard), (version, writer))?;
+    take_in(leaves, (leaf, guard), moved, (right, right_guard), (version, writer))?;
     set(leaf, guard, &prints)?;
     Ok(Some(true))
 }

@@ -143,6 +143,8 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let is_of_words = |step: &Step| WORDS.contains(&step.name);
     // Only a store gives back what a collection has unlinked.
     let needs_store = |step: &Step| step.name == "nvtree.collect.fence";
+    // Only another thread can make what was erased count again.
+    let needs_threads = |step: &Step| step.name == "nvtree.erase.fence";
     let is_of = |step: &&Step| {
         if is_of_words(step) {
             return structure == Structure::Heap;
@@ -153,6 +155,7 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         step.name.split('.').next() == Some(first)
             && is_of_log(step) == (structure == Structure::Log)
             && step.name != SWEEP
+            && !needs_threads(step)
             && (structure != Structure::Hash || !needs_prefixes(step))
             && needs_roots(step) == (structure == Structure::KvCdds)
             && (structure != Structure::Replica || is_of_replica(step))

@@ -124,6 +124,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "nvtree.element.publish", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.element.restamp", kind: StepKind::CommitAfter, room: "index" },
     Step { name: "nvtree.element.reuse", kind: StepKind::CommitAfter, room: "index" },
+    Step { name: "nvtree.erase.fence", kind: StepKind::Fence, room: "index" },
     Step { name: "nvtree.erase.flush", kind: StepKind::Flush, room: "index" },
     Step { name: "nvtree.fast.fence", kind: StepKind::Fence, room: "index" },
     Step { name: "nvtree.format.cell", kind: StepKind::Flush, room: "index" },

@@ -68,6 +68,16 @@ impl How<'_> {
         }
     }
 
+    /// Fences what was erased in a leaf that is locked, or left behind by a split, beside changes that commit by
+    /// themselves. A group goes on beside nothing else, and its commit fences.
+    pub(crate) fn fence_erased(self, region: &Region) {
+        if let How::Single(_) = self {
+            // ORDER: the slots are durably empty before another thread finds the leaf unlocked. It may remove a removal that
+            // came after what was erased, or unlink the leaf to which that has moved: then what was erased would count again.
+            region.fence_flushed("nvtree.erase.fence");
+        }
+    }
+
     /// The stamp of the element that is written.
     #[inline]
     pub(crate) fn stamp(self, writer: &Writer<'_>) -> Stamp {

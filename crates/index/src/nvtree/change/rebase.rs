@@ -13,7 +13,7 @@ use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::how::How;
 use crate::nvtree::image::{LeafImage, Seen, compare, is_needed, set};
-use crate::nvtree::leaf::{FREE, Leaf, Meta, place_of, publish, write};
+use crate::nvtree::leaf::{FREE, Guard, Leaf, Meta, place_of, publish, write};
 use crate::nvtree::leaves::{Leaves, Spot, Wanted};
 use crate::{Error, Retained, Stamp, Writer};
 
@@ -70,25 +70,49 @@ pub(crate) fn adopt(
     let leaf = &spot.leaf;
     let _section = reserve_structure(&leaves.forest, spot.placed.key().len() as u64, 0)?;
     let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+    let adopted = adopt_locked(leaves, (spot, &guard), how, writer);
+    how.fence_erased(leaves.forest.region());
+    drop(guard);
+    match adopted? {
+        Adopted::All => Ok(()),
+        Adopted::OutOfReach => {
+            rebase(leaves, &leaves.spot(Wanted::new(spot.placed.key()))?, how, writer)
+        }
+    }
+}
+
+/// What came of orphans.
+enum Adopted {
+    /// They are in the leaf, or it was split to have room for them.
+    All,
+    /// A version is out of reach of the leaf's bases.
+    OutOfReach,
+}
+
+/// As [`adopt`], with the lock.
+fn adopt_locked(
+    leaves: &Leaves,
+    (spot, guard): (&Spot<'_, '_>, &Guard<'_>),
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<Adopted, Error> {
+    let leaf = &spot.leaf;
     let contents = LeafImage::read(leaf, writer.dead)?;
     let orphans = contents.orphans(leaf)?;
-    let kept = clean(leaf, &guard, &contents, how.version(writer), writer)?;
+    let kept = clean(leaf, guard, &contents, how.version(writer), writer)?;
     let used = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     let free: Vec<usize> = (0..leaf.slots()).filter(|slot| !used(slot)).collect();
     if free.len() < orphans.len() {
         let version = how.version(writer);
         let made = (version, &mut *writer.retired);
-        let split = split(leaves, leaf, &guard, &kept, spot.placed.key(), made);
-        return split.inspect_err(|_| guard.forget());
+        let split = split(leaves, leaf, guard, &kept, spot.placed.key(), made);
+        return split.inspect_err(|_| guard.forget()).map(|()| Adopted::All);
     }
     let visible = Stamp::single(writer.retained.visible(), 0);
     let (mut adopted, bases) = (Vec::new(), leaf.bases()?);
     for (orphan, slot) in orphans.iter().zip(free) {
         let (own, late) = (meta_of(orphan.stamp, bases), meta_of(visible, bases));
-        let Some(meta) = own.or(late) else {
-            drop(guard);
-            return rebase(leaves, &leaves.spot(Wanted::new(spot.placed.key()))?, how, writer);
-        };
+        let Some(meta) = own.or(late) else { return Ok(Adopted::OutOfReach) };
         if own.is_some() {
             adopted.push(orphan);
         } else if visible.version() <= orphan.stamp.version() {
@@ -110,7 +134,8 @@ pub(crate) fn adopt(
         }
     }
     guard.forget();
-    history::replace(leaf, &rest, how.version(writer), writer.retired)
+    history::replace(leaf, &rest, how.version(writer), writer.retired)?;
+    Ok(Adopted::All)
 }
 
 /// The meta bits of a present element, over the base that reaches its stamp.

@@ -7,7 +7,7 @@ use crate::nvtree::change::space::{reserve_lines, reserve_structure};
 use crate::nvtree::change::split::split;
 use crate::nvtree::how::How;
 use crate::nvtree::image::{LeafImage, set};
-use crate::nvtree::leaf::FREE;
+use crate::nvtree::leaf::{FREE, Guard};
 use crate::nvtree::leaves::{Leaves, Spot};
 use crate::{Error, Writer};
 
@@ -30,16 +30,30 @@ pub(crate) fn make_room(
         Err(error) => (reserve_lines(&leaves.forest)?, Some(error)),
     };
     let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+    let made = make_room_locked(leaves, (spot, &guard), how, writer, refused);
+    how.fence_erased(leaves.forest.region());
+    made
+}
+
+/// As [`make_room`], with the lock. `refused`: why there is no space for another leaf, if there is none.
+fn make_room_locked(
+    leaves: &Leaves,
+    (spot, guard): (&Spot<'_, '_>, &Guard<'_>),
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+    refused: Option<Error>,
+) -> Result<(), Error> {
+    let leaf = &spot.leaf;
     if !leaf.range()?.covers(spot.placed.key()) {
         return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
     }
     let contents = LeafImage::read(leaf, writer.dead)?;
-    let kept = clean(leaf, &guard, &contents, how.version(writer), writer)?;
+    let kept = clean(leaf, guard, &contents, how.version(writer), writer)?;
     // Slots whose elements do not count are made free, whatever a damaged leaf has left in its side-car.
     let mut prints = leaf.side.prints().0;
     let is_kept = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     (0..leaf.slots()).filter(|slot| !is_kept(slot)).for_each(|slot| prints.set(slot, FREE));
-    set(leaf, &guard, &prints)?;
+    set(leaf, guard, &prints)?;
     let free = leaf.slots() - kept.seen.len();
     let enough = if refused.is_some() { 1 } else { leaf.slots().div_ceil(ENOUGH) };
     if free >= enough {
@@ -50,7 +64,7 @@ pub(crate) fn make_room(
     }
     leaves.note_kept(kept.seen.len() - kept.keys(leaf).count());
     let version = how.version(writer);
-    let split = split(leaves, leaf, &guard, &kept, spot.placed.key(), (version, writer.retired));
+    let split = split(leaves, leaf, guard, &kept, spot.placed.key(), (version, writer.retired));
     match split.inspect_err(|_| guard.forget()) {
         // The few free slots have to suffice.
         Err(Error::Pool(_)) if free > 0 => Ok(()),

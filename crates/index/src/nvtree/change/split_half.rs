@@ -95,7 +95,9 @@ pub(crate) fn put_and_split(
     guard.set_prints(&Prints::of_bytes(&prints), cut.traits);
     link_right(leaves, header, &builder);
     if erased.0 != 0 {
-        erase_all(leaf, erased)?;
+        let empty = erase_all(leaf, erased);
+        how.fence_erased(pool.region());
+        empty?;
     }
     let end = stamp.version();
     let retired = replaced.map(|(object, start)| Retired { object, start, end });

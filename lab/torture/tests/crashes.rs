@@ -119,6 +119,12 @@ fn the_store_over_the_b_tree_survives() {
     survives(Structure::KvCdds, Model::Eadr, 5_000);
 }
 
+#[test]
+fn the_store_over_the_hash_index_survives() {
+    survives(Structure::KvHash, Model::Flush, 20_000);
+    survives(Structure::KvHash, Model::Eadr, 5_000);
+}
+
 /// An entry of the catalogue that no retained version needs can name a record whose space was given to others.
 #[test]
 fn an_open_reads_of_the_catalogue_what_a_retained_version_needs() {
@@ -268,6 +274,7 @@ mod sequences {
                 Structure::Hash,
                 Structure::Kv,
                 Structure::KvCdds,
+                Structure::KvHash,
                 Structure::Replica,
                 Structure::Shared,
                 Structure::Stores,

@@ -166,9 +166,14 @@ impl Open {
         if !self.written.iter().all(is_first) {
             return false;
         }
-        if self.isolation == Isolation::Snapshot || self.written.is_empty() {
-            return true;
-        }
+        self.isolation == Isolation::Snapshot || self.written.is_empty() || self.reads_hold(history)
+    }
+
+    /// Whether nothing that it has read was changed.
+    fn reads_hold(&self, history: &History) -> bool {
+        let since = self.tx.version();
+        let is_first =
+            |key: &Vec<u8>| history.last.get(key).is_none_or(|&version| version <= since);
         let before = &history.before[&since];
         let is_same = |key: &Vec<u8>| {
             is_first(key) || !before.contains_key(key) && !history.map.contains_key(key)
@@ -195,7 +200,12 @@ impl Open {
     fn commit(self, history: &mut History) {
         let (is_valid, since) = (self.is_valid(history), self.tx.version());
         let nothing = self.written.is_empty();
+        // One that is in the pool is judged by its reads even if all that it wrote was taken back.
+        let may_be_refused = nothing && !self.saved.is_empty() && !self.reads_hold(history);
         let committed = self.tx.commit(Durability::Buffered);
+        if may_be_refused && matches!(committed, Err(Error::Conflict { .. })) {
+            return;
+        }
         settle_result(committed, is_valid, |version| {
             if nothing {
                 assert!(version >= since);

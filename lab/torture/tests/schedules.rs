@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use schedules::turns::performances;
 use tembo_sim::Bounds;
+use tembo_torture::OF_THREADS;
 use tembo_torture::threads::{Call, Cast, Execution, Plan, Sight};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -220,14 +221,16 @@ fn what_a_split_leaves_behind_does_not_count_after_a_merge() {
 /// Another thread unlinks the leaf to which elements have moved only if they are durably erased where they were.
 #[test]
 fn what_is_erased_and_not_fenced_before_its_leaf_is_unlocked_is_caught() {
-    let what = (0..40).find_map(|seed| {
-        performances(&splitting(), seed).into_iter().find_map(|execution| {
-            let mut execution = execution.unwrap();
-            let is_planted = execution.leave_out("nvtree.erase.fence");
-            is_planted.then(|| execution.crash(bounds(1)).err()).flatten()
-        })
-    });
-    assert!(what.unwrap().contains("versions that have been, each once"));
+    for step in OF_THREADS {
+        let what = (0..40).find_map(|seed| {
+            performances(&splitting(), seed).into_iter().find_map(|execution| {
+                let mut execution = execution.unwrap();
+                let is_planted = execution.leave_out(step);
+                is_planted.then(|| execution.crash(bounds(1)).err()).flatten()
+            })
+        });
+        assert!(what.unwrap().contains("versions that have been, each once"));
+    }
 }
 
 /// A thread that fills a leaf with keys that have records, and splits it with its last call; one that removes the keys that

@@ -258,7 +258,7 @@ fn explore_one<S: Subject>(
 }
 
 /// The steps that only matter where several threads change a tree: their schedules miss them.
-pub const OF_THREADS: [&str; 1] = ["nvtree.erase.fence"];
+pub const OF_THREADS: [&str; 2] = ["nvtree.erase.fence", "kv.writer.fence"];
 
 /// The step of the pool's log that only matters where what is swept becomes another's, which does without the log.
 const SWEEP: &str = "pool.log.sweep.fence";

@@ -71,7 +71,7 @@ mod view;
 mod weak;
 
 pub use access::{Access, Transaction};
-pub use collection::{PBox, PDeque, PHashMap, PList, PMap, PString, PVec, Persistent};
+pub use collection::{KeyRange, PBox, PDeque, PHashMap, PList, PMap, PString, PVec, Persistent};
 pub use error::Error;
 pub use field::{Field, Place};
 pub use heap::{Heap, HeapFile};

@@ -29,6 +29,8 @@
 extern crate self as tembo_heap;
 
 mod access;
+#[doc(hidden)]
+pub mod advice;
 mod appended;
 mod arena;
 mod candidates;

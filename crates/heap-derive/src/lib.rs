@@ -1,7 +1,11 @@
 //! `#[derive(Persist)]`: see `tembo_heap::Persist`.
 
+mod advice;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
+use syn::meta::ParseNestedMeta;
+use syn::parse::Parse;
 use syn::{Data, DeriveInput, Error, Fields, GenericParam, Lifetime, LitInt, LitStr, Type};
 
 /// Makes a struct or an enum one that may live in a heap. A lifetime parameter is the heap's brand. Each field of a struct gets a
@@ -36,21 +40,49 @@ struct Settings {
 
 fn settings(input: &DeriveInput) -> Result<Settings, Error> {
     let mut settings = Settings { name: None, version: 0, from: None };
+    let mut known: Vec<String> = Vec::new();
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("persist")) {
         attribute.parse_nested_meta(|meta| {
-            if meta.path.is_ident("name") {
-                settings.name = Some(meta.value()?.parse::<LitStr>()?.value());
-            } else if meta.path.is_ident("version") {
-                settings.version = meta.value()?.parse::<LitInt>()?.base10_parse()?;
-            } else if meta.path.is_ident("from") {
-                settings.from = Some(meta.value()?.parse()?);
-            } else {
-                return Err(meta.error("only `name`, `version` and `from` are known"));
+            let name = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
+            if known.contains(&name) {
+                return Err(meta.error(format!("`{name}` is there twice: leave one out")));
             }
+            match name.as_str() {
+                "name" => {
+                    let says = "a name is a text: `name = \"…\"`";
+                    settings.name = Some(value::<LitStr>(&meta, says)?.value());
+                }
+                "version" => {
+                    let says = "a version is a number from 0 to 4294967295: `version = 2`";
+                    let number = value::<LitInt>(&meta, says)?;
+                    let version = number.base10_parse();
+                    settings.version = version.map_err(|_| Error::new_spanned(&number, says))?;
+                }
+                "from" => {
+                    let says = "`from` names the type as it was in an earlier version: `from = OldNode<'h>`";
+                    settings.from = Some(value(&meta, says)?);
+                }
+                _ => {
+                    let says = "only these are known: `name = \"…\"`, `version = 2`, `from = OldNode<'h>`";
+                    return Err(meta.error(says));
+                }
+            }
+            known.push(name);
             Ok(())
         })?;
     }
+    if let Some(from) = settings.from.as_ref().filter(|_| settings.version == 0) {
+        let what = "a type that follows from an earlier version has a higher one: add `version = 1`, or what is above that of the type here";
+        return Err(Error::new_spanned(from, what));
+    }
     Ok(settings)
+}
+
+/// The value that an attribute gives a name; `says` what it has to be.
+fn value<T: Parse>(meta: &ParseNestedMeta<'_>, says: &str) -> Result<T, Error> {
+    let value = meta.value().map_err(|_| meta.error(says))?;
+    let span = value.span();
+    value.parse().map_err(|_| Error::new(span, says))
 }
 
 fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
@@ -67,17 +99,7 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
     }
     let (impl_generics, _, where_clause) = generics.split_for_impl();
     let (_, type_generics, _) = input.generics.split_for_impl();
-    let body = match &input.data {
-        Data::Struct(data) => of_struct(&data.fields, &brand),
-        Data::Enum(data) if data.variants.is_empty() => {
-            let what = "an enum without variants has no value, and cannot live in a heap";
-            return Err(Error::new_spanned(ident, what));
-        }
-        Data::Enum(data) => of_enum(data, &brand),
-        Data::Union(_) => {
-            return Err(Error::new_spanned(ident, "a union cannot live in a heap"));
-        }
-    };
+    let body = body(input, &brand)?;
     let (name, hash) = names_of(input, &settings, &brand);
     let version = settings.version;
     let Body { words, layout, shape, write, read, pointers, fields } = body;
@@ -124,6 +146,24 @@ fn derive(input: &DeriveInput) -> Result<TokenStream, Error> {
     }; })
 }
 
+/// What follows from the fields.
+fn body(input: &DeriveInput, brand: &Lifetime) -> Result<Body, Error> {
+    advice::check(&input.data)?;
+    match &input.data {
+        Data::Struct(data) => Ok(of_struct(&data.fields, brand)),
+        Data::Enum(data) if data.variants.is_empty() => {
+            let what = "an enum without variants has no value, and cannot live in a heap";
+            Err(Error::new_spanned(&input.ident, what))
+        }
+        Data::Enum(data) => Ok(of_enum(data, brand)),
+        Data::Union(_) => {
+            let what =
+                "a union cannot live in a heap, which has to know where pointers are: use an enum";
+            Err(Error::new_spanned(&input.ident, what))
+        }
+    }
+}
+
 /// How values of an older version become those of this one.
 fn of_older(from: &Type, brand: &Lifetime) -> TokenStream {
     let (old, new) =
@@ -150,7 +190,7 @@ fn of_older(from: &Type, brand: &Lifetime) -> TokenStream {
             if version == <#new>::VERSION {
                 <#new>::read(from)
             } else {
-                <#old>::read_version(version, from).map(<Self as ::core::convert::From<#from>>::from)
+                <#old>::read_version(version, from).map(|old| <#from as __heap::advice::Older<Self>>::newer(old))
             }
         }
     }
@@ -207,8 +247,9 @@ struct Body {
     fields: TokenStream,
 }
 
-fn types(fields: &Fields) -> Vec<&Type> {
-    fields.iter().map(|field| &field.ty).collect()
+/// The types of fields, each as the trait that says what it is.
+fn types(fields: &Fields, brand: &Lifetime) -> Vec<TokenStream> {
+    fields.iter().map(|field| advice::via(&field.ty, brand)).collect()
 }
 
 /// The names of fields, for a person.
@@ -220,43 +261,43 @@ fn names(fields: &Fields) -> Vec<String> {
     fields.iter().enumerate().map(name).collect()
 }
 
-fn sum(types: &[&Type], brand: &Lifetime) -> TokenStream {
-    quote!(0 #(+ <#types as __heap::Persist<#brand>>::WORDS)*)
+fn sum(types: &[TokenStream]) -> TokenStream {
+    quote!(0 #(+ <#types>::WORDS)*)
 }
 
 fn layout(seed: &str, fields: &Fields, brand: &Lifetime) -> TokenStream {
-    let (types, names) = (types(fields), names(fields));
+    let (types, names) = (types(fields, brand), names(fields));
     quote!({
         let hash = __heap::hash(0, #seed);
         #(
-            let hash = __heap::mix(__heap::mix(hash, __heap::hash(0, #names)), <#types as __heap::Persist<#brand>>::LAYOUT);
+            let hash = __heap::mix(__heap::mix(hash, __heap::hash(0, #names)), <#types>::LAYOUT);
         )*
         hash
     })
 }
 
 fn shape(fields: &Fields, brand: &Lifetime) -> TokenStream {
-    let (types, names) = (types(fields), names(fields));
+    let (types, names) = (types(fields, brand), names(fields));
     quote!(__heap::Shape::Fields(::std::vec![#(
-        (::std::string::String::from(#names), <#types as __heap::Persist<#brand>>::shape())
+        (::std::string::String::from(#names), <#types>::shape())
     ),*]))
 }
 
 /// The pointers of fields, one behind another in `words`.
 fn pointers(fields: &Fields, brand: &Lifetime) -> TokenStream {
-    let types = types(fields);
+    let types = types(fields, brand);
     quote! {
         let rest = words;
         #(
-            let (first, rest) = rest.split_at(<#types as __heap::Persist<#brand>>::WORDS as usize);
-            <#types as __heap::Persist<#brand>>::pointers(first, each);
+            let (first, rest) = rest.split_at(<#types>::WORDS as usize);
+            <#types>::pointers(first, each);
         )*
         let _ = (rest, each);
     }
 }
 
 fn of_struct(fields: &Fields, brand: &Lifetime) -> Body {
-    let all = types(fields);
+    let all = types(fields, brand);
     let members: Vec<syn::Member> = fields.members().collect();
     let constants = fields.iter().enumerate().map(|(at, field)| {
         let name = match &field.ident {
@@ -266,7 +307,7 @@ fn of_struct(fields: &Fields, brand: &Lifetime) -> Body {
             }
             None => format_ident!("F{at}"),
         };
-        let (before, of, vis) = (sum(&all[..at], brand), &field.ty, &field.vis);
+        let (before, of, vis) = (sum(&all[..at]), &field.ty, &field.vis);
         let doc = format!("The field `{name}`.");
         quote! {
             #[doc = #doc]
@@ -275,26 +316,25 @@ fn of_struct(fields: &Fields, brand: &Lifetime) -> Body {
         }
     });
     Body {
-        words: sum(&all, brand),
+        words: sum(&all),
         layout: layout("struct", fields, brand),
         shape: shape(fields, brand),
         write: quote! {
-            #(__heap::Persist::<#brand>::write(&self.#members, to);)*
+            #(<#all>::write(&self.#members, to);)*
             let _ = to;
         },
         read: quote!(::core::result::Result::Ok(Self {
-            #(#members: __heap::Persist::<#brand>::read(from)?),*
+            #(#members: <#all>::read(from)?),*
         })),
         pointers: pointers(fields, brand),
         fields: quote!(#(#constants)*),
     }
 }
 
-fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
-    let variants: Vec<&syn::Variant> = data.variants.iter().collect();
-    let sums: Vec<TokenStream> =
-        variants.iter().map(|variant| sum(&types(&variant.fields), brand)).collect();
-    let words = quote!({
+/// As many words as the largest variant needs.
+fn most(variants: &[&syn::Variant], brand: &Lifetime) -> TokenStream {
+    let sums = variants.iter().map(|variant| sum(&types(&variant.fields, brand)));
+    quote!({
         let mut most: u64 = 0;
         #(
             let words: u64 = #sums;
@@ -303,24 +343,29 @@ fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
             }
         )*
         most + 1
-    });
+    })
+}
+
+fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
+    let variants: Vec<&syn::Variant> = data.variants.iter().collect();
     let names: Vec<String> = variants.iter().map(|variant| variant.ident.to_string()).collect();
     let layouts = variants.iter().map(|v| layout(&v.ident.to_string(), &v.fields, brand));
     let shapes = variants.iter().map(|variant| shape(&variant.fields, brand));
     let write = variants.iter().enumerate().map(|(number, variant)| {
         let (ident, number) = (&variant.ident, number as u64);
         let members: Vec<syn::Member> = variant.fields.members().collect();
+        let types = types(&variant.fields, brand);
         let bound: Vec<Ident> = (0..members.len()).map(|at| format_ident!("field_{at}")).collect();
         quote!(Self::#ident { #(#members: #bound),* } => {
             to.word(#number);
-            #(__heap::Persist::<#brand>::write(#bound, to);)*
+            #(<#types>::write(#bound, to);)*
         })
     });
     let read = variants.iter().enumerate().map(|(number, variant)| {
         let (ident, number) = (&variant.ident, number as u64);
-        let members = variant.fields.members();
+        let (members, types) = (variant.fields.members(), types(&variant.fields, brand));
         quote!(#number => Self::#ident {
-            #(#members: __heap::Persist::<#brand>::read(from)?),*
+            #(#members: <#types>::read(from)?),*
         })
     });
     let pointers = variants.iter().enumerate().map(|(number, variant)| {
@@ -328,7 +373,7 @@ fn of_enum(data: &syn::DataEnum, brand: &Lifetime) -> Body {
         quote!(::core::option::Option::Some((#number, words)) => { #of })
     });
     Body {
-        words,
+        words: most(&variants, brand),
         layout: quote!({
             let hash = __heap::hash(0, "enum");
             #(let hash = __heap::mix(hash, #layouts);)*

@@ -2,6 +2,7 @@
 
 mod boxed;
 mod cell;
+mod cells;
 mod deque;
 mod hash_map;
 mod list;
@@ -14,6 +15,6 @@ pub use cell::Persistent;
 pub use deque::PDeque;
 pub use hash_map::PHashMap;
 pub use list::PList;
-pub use map::PMap;
+pub use map::{KeyRange, PMap};
 pub use string::PString;
 pub use vec::PVec;

@@ -29,6 +29,8 @@
 extern crate self as tembo_heap;
 
 mod access;
+#[doc(hidden)]
+pub mod advice;
 mod appended;
 mod arena;
 mod candidates;
@@ -71,7 +73,7 @@ mod view;
 mod weak;
 
 pub use access::{Access, Transaction};
-pub use collection::{PBox, PDeque, PHashMap, PList, PMap, PString, PVec, Persistent};
+pub use collection::{KeyRange, PBox, PDeque, PHashMap, PList, PMap, PString, PVec, Persistent};
 pub use error::Error;
 pub use field::{Field, Place};
 pub use heap::{Heap, HeapFile};

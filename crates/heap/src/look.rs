@@ -61,15 +61,20 @@ impl<'v, 'h, L: Layer> View<'v, 'h, L> {
         Ok(len.cmp(&others.len()))
     }
 
-    /// A copy of the bytes.
-    pub(crate) fn bytes(&mut self, bytes: Ref<'v, 'h, Bytes>) -> Result<Vec<u8>, Error> {
+    /// How many bytes there are.
+    pub(crate) fn len_of_bytes(&mut self, bytes: Ref<'v, 'h, Bytes>) -> Result<u64, Error> {
         self.check_own(bytes.of)?;
-        let expected = Expected::of::<Bytes>();
-        let len = self.word(bytes.bits, expected, 0, None)?;
+        let len = self.word(bytes.bits, Expected::of::<Bytes>(), 0, None)?;
         if len > Space::from_bits(bytes.bits).size() {
             let offset = bytes.offset();
             return Err(Error::Damaged { what: "the length of bytes", offset });
         }
+        Ok(len)
+    }
+
+    /// A copy of the bytes.
+    pub(crate) fn bytes(&mut self, bytes: Ref<'v, 'h, Bytes>) -> Result<Vec<u8>, Error> {
+        let (len, expected) = (self.len_of_bytes(bytes)?, Expected::of::<Bytes>());
         self.load(bytes.bits, expected, (BODY as u64 + 1, len.div_ceil(8)), None)?;
         let words = self.access.notes.seen.iter();
         let mut copy: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();

@@ -13,7 +13,7 @@ use crate::types::{TypeInfo, mark};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a heap",
     label = "is not `Persist` in this heap",
-    note = "addresses, and what owns memory (`Box`, `Vec`, `String`, `Rc`, references), mean nothing after the program has ended: use `Ptr`, `PVec`, `PString`, `PBox`",
+    note = "addresses, and what owns memory, mean nothing after the program has ended: for `Vec` use `PVec`, for `String` `PString`, for `Box` `PBox` or `Ptr`, for `Rc` and references `Ptr`, for `HashMap` `PHashMap`, for `BTreeMap` `PMap`",
     note = "a struct or enum of fields that can live in a heap gets `#[derive(Persist)]`"
 )]
 pub trait Persist<'h>: Sized {

@@ -147,8 +147,6 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let is_of_words = |step: &Step| WORDS.contains(&step.name);
     // Only a store gives back what a collection has unlinked.
     let needs_store = |step: &Step| step.name == "nvtree.collect.fence";
-    // Only another thread can make what was erased count again.
-    let needs_threads = |step: &Step| step.name == "nvtree.erase.fence";
     let is_of = |step: &&Step| {
         if is_of_words(step) {
             return structure == Structure::Heap;
@@ -159,7 +157,7 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         step.name.split('.').next() == Some(first)
             && is_of_log(step) == (structure == Structure::Log)
             && step.name != SWEEP
-            && !needs_threads(step)
+            && !OF_THREADS.contains(&step.name)
             && (structure != Structure::Hash || !needs_prefixes(step))
             && needs_roots(step) == (structure == Structure::KvCdds)
             && (structure != Structure::Replica || is_of_replica(step))
@@ -264,6 +262,9 @@ fn explore_one<S: Subject>(
         Some(mutation) => Ok(Proof::new(subject, target, effort)?.explore(mutation, effort)),
     }
 }
+
+/// The steps that only matter where several threads change a tree: their schedules miss them.
+pub const OF_THREADS: [&str; 2] = ["nvtree.erase.fence", "kv.writer.fence"];
 
 /// The step of the pool's log that only matters where what is swept becomes another's, which does without the log.
 const SWEEP: &str = "pool.log.sweep.fence";

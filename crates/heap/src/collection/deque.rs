@@ -1,11 +1,36 @@
 //! A queue with two ends.
 
+use super::cells::{Cells, Ring};
 use crate::{Access, Error, Layer, Persist, Place, Ptr, Slice};
 
 /// Cells of the first slice.
 const FIRST: u64 = 4;
 
 /// A queue with two ends, in a ring of cells.
+///
+/// ```
+/// # use tembo_heap::{Error, HeapFile, PDeque, Persist};
+/// #[derive(Persist)]
+/// struct Jobs<'h> {
+///     all: PDeque<'h, u64>,
+/// }
+/// # let file = HeapFile::volatile(&Default::default())?;
+/// # file.enter(|heap| {
+/// let jobs = heap.root_or::<_, Error>(|_| Ok(Jobs { all: PDeque::new() }))?.field(Jobs::ALL);
+/// heap.atomic(|tx| {
+///     jobs.push_back(tx, 2)?;
+///     jobs.push_back(tx, 3)?;
+///     jobs.push_front(tx, 1)?;
+///     assert_eq!((jobs.front(tx)?, jobs.back(tx)?, jobs.get(tx, 1)?), (Some(1), Some(3), 2));
+///     let backwards: Result<Vec<u64>, Error> = jobs.iter(tx)?.rev().collect();
+///     assert_eq!(backwards?, [3, 2, 1]);
+///     jobs.clear(tx)?;
+///     assert!(jobs.is_empty(tx)?);
+///     Ok::<_, Error>(())
+/// })?;
+/// # Ok::<(), Error>(()) })?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Persist)]
 #[persist(name = "tembo.PDeque")]
 pub struct PDeque<'h, T> {
@@ -34,6 +59,14 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
     /// As [`Access::read`].
     pub fn len<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<u64, Error> {
         tx.at(&self.field(PDeque::LEN))
+    }
+
+    /// Whether it has no element.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn is_empty<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<bool, Error> {
+        Ok(self.len(tx)? == 0)
     }
 
     /// The ring with a free cell; its first element, its elements, its cells.
@@ -110,5 +143,67 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
         }
         tx.put(&self.field(PDeque::LEN), len - 1)?;
         Ok(Some(value))
+    }
+
+    /// The element of that index, counted from the front.
+    ///
+    /// # Errors
+    /// As [`Access::cell`].
+    pub fn get<L: Layer>(&self, tx: &mut Access<'h, L>, index: u64) -> Result<T, Error> {
+        self.cells(tx)?.get(index)
+    }
+
+    /// The first element.
+    ///
+    /// # Errors
+    /// As [`Access::cell`].
+    pub fn front<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
+        self.cells(tx)?.next().transpose()
+    }
+
+    /// The last element.
+    ///
+    /// # Errors
+    /// As [`Access::cell`].
+    pub fn back<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
+        self.cells(tx)?.next_back().transpose()
+    }
+
+    fn cells<'v, L: Layer>(
+        &'v self,
+        tx: &'v mut Access<'h, L>,
+    ) -> Result<Cells<'v, 'h, T, L>, Error> {
+        let mut view = tx.view();
+        let mut seen = view.look_at(self)?;
+        let (first, len) = (seen.get(PDeque::FIRST)?, seen.get(PDeque::LEN)?);
+        let cells = seen.follow(PDeque::CELLS)?;
+        Cells::new(view, cells, Ring { first, len })
+    }
+
+    /// All elements, one after another, and from the end (`rev`).
+    ///
+    /// # Errors
+    /// As [`Access::cell`], also of each of them; behind an error there are no more.
+    pub fn iter<'v, L: Layer>(
+        &'v self,
+        tx: &'v mut Access<'h, L>,
+    ) -> Result<impl DoubleEndedIterator<Item = Result<T, Error>>, Error> {
+        self.cells(tx)
+    }
+
+    /// Copies of all elements.
+    ///
+    /// # Errors
+    /// As [`Access::cell`].
+    pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<T>, Error> {
+        self.cells(tx)?.collect()
+    }
+
+    /// Removes all elements.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn clear<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<(), Error> {
+        tx.put(self, PDeque::new())
     }
 }

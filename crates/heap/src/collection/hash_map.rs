@@ -1,5 +1,7 @@
 //! A map from bytes without order.
 
+use std::ops::Range;
+
 use crate::{Access, Bytes, Error, Layer, Persist, Place, Ptr, Ref, Slice, View, hash, mix};
 
 /// Buckets of the first table.
@@ -17,6 +19,36 @@ pub(crate) struct HashEntry<'h, V> {
 type Bucket<'h, V> = Option<Ptr<'h, HashEntry<'h, V>>>;
 
 /// A map from bytes, or texts, without order. A table that is full is made anew, twice as large, in the transaction that fills it.
+///
+/// ```
+/// # use tembo_heap::{Error, HeapFile, PHashMap, Persist};
+/// #[derive(Persist)]
+/// struct Words<'h> {
+///     counts: PHashMap<'h, u64>,
+/// }
+/// # let file = HeapFile::volatile(&Default::default())?;
+/// # file.enter(|heap| {
+/// let root = heap.root_or::<_, Error>(|_| Ok(Words { counts: PHashMap::new() }))?;
+/// let counts = root.field(Words::COUNTS);
+/// heap.atomic(|tx| {
+///     for word in ["to", "be", "or", "not", "to", "be"] {
+///         let before = counts.get(tx, word)?;
+///         counts.insert(tx, word, before.unwrap_or(0) + 1)?;
+///     }
+///     assert!(counts.contains_key(tx, "not")?);
+///     let mut sum = 0;
+///     for pair in counts.iter(tx)? {
+///         let (_word, count) = pair?;
+///         sum += count;
+///     }
+///     assert_eq!((counts.len(tx)?, sum), (4, 6));
+///     counts.clear(tx)?;
+///     assert!(counts.is_empty(tx)?);
+///     Ok::<_, Error>(())
+/// })?;
+/// # Ok::<(), Error>(()) })?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Persist)]
 #[persist(name = "tembo.PHashMap")]
 pub struct PHashMap<'h, V> {
@@ -60,6 +92,14 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         tx.at(&self.field(PHashMap::LEN))
     }
 
+    /// Whether it has no key.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn is_empty<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<bool, Error> {
+        Ok(self.len(tx)? == 0)
+    }
+
     fn find<'v, L: Layer>(
         &'v self,
         view: &mut View<'v, 'h, L>,
@@ -97,6 +137,42 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         let mut view = tx.view();
         let entry = self.find(&mut view, key.as_ref())?.and_then(|spot| spot.entry);
         entry.map(|entry| view.get(entry, HashEntry::VALUE)).transpose()
+    }
+
+    /// Whether it has a key.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn contains_key<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<bool, Error> {
+        let spot = self.find(&mut tx.view(), key.as_ref())?;
+        Ok(spot.is_some_and(|spot| spot.entry.is_some()))
+    }
+
+    /// All keys and values, in no order.
+    ///
+    /// # Errors
+    /// As [`Access::read`], also of each of them; behind an error there are no more.
+    pub fn iter<'v, L: Layer>(
+        &'v self,
+        tx: &'v mut Access<'h, L>,
+    ) -> Result<impl Iterator<Item = Result<(Vec<u8>, V), Error>>, Error> {
+        let mut view = tx.view();
+        let mut seen = view.look_at(self)?;
+        let (most, buckets) = (seen.get(PHashMap::LEN)?, seen.follow(PHashMap::BUCKETS)?);
+        let len = buckets.map_or(Ok(0), |buckets| view.len(buckets))?;
+        Ok(Entries { view, buckets, indices: 0..len, next: None, most })
+    }
+
+    /// Copies of all keys and values, in no order.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<(Vec<u8>, V)>, Error> {
+        self.iter(tx)?.collect()
     }
 
     /// A pointer to the entry of a key.
@@ -188,5 +264,63 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         let len = self.len(tx)?;
         tx.put(&self.field(PHashMap::LEN), len.saturating_sub(1))?;
         Ok(Some(value))
+    }
+
+    /// Removes all keys.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn clear<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<(), Error> {
+        tx.put(self, PHashMap::new())
+    }
+}
+
+/// The keys of a map with their values.
+struct Entries<'v, 'h, V, L: Layer> {
+    view: View<'v, 'h, L>,
+    buckets: Option<Ref<'v, 'h, Slice<Bucket<'h, V>>>>,
+    /// The buckets that are to come.
+    indices: Range<u64>,
+    /// The next entry of the bucket before.
+    next: Option<EntryRef<'v, 'h, V>>,
+    /// How many can come: more than the map has, only a damaged one has.
+    most: u64,
+}
+
+impl<'v, 'h, V: Persist<'h>, L: Layer> Entries<'v, 'h, V, L> {
+    /// The next entry, in this bucket or a later one.
+    fn entry(&mut self) -> Result<Option<EntryRef<'v, 'h, V>>, Error> {
+        let (Some(buckets), mut entry) = (self.buckets, self.next.take()) else { return Ok(None) };
+        while entry.is_none() {
+            let Some(index) = self.indices.next() else { return Ok(None) };
+            entry = self.view.follow_cell::<Bucket<'h, V>>(buckets, index)?;
+        }
+        Ok(entry)
+    }
+
+    fn step(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
+        let Some(entry) = self.entry()? else { return Ok(None) };
+        let offset = entry.offset();
+        let damaged = |what| Error::Damaged { what, offset };
+        let most = self.most.checked_sub(1);
+        self.most = most.ok_or_else(|| damaged("the number of keys of a map"))?;
+        let mut seen = self.view.look(entry)?;
+        let (key, next) = (seen.follow(HashEntry::KEY)?, seen.follow(HashEntry::NEXT)?);
+        let value = seen.get(HashEntry::VALUE)?;
+        let key = self.view.bytes(key.ok_or_else(|| damaged("a key"))?)?;
+        self.next = next;
+        Ok(Some((key, value)))
+    }
+}
+
+impl<'h, V: Persist<'h>, L: Layer> Iterator for Entries<'_, 'h, V, L> {
+    type Item = Result<(Vec<u8>, V), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.step().transpose();
+        if !matches!(pair, Some(Ok(_))) {
+            self.buckets = None;
+        }
+        pair
     }
 }

@@ -1,20 +1,51 @@
 //! An ordered map from bytes.
 
-use crate::{Access, Bytes, Error, Field, Layer, Persist, Place, Ptr, Ref, View, hash, mix};
+mod node;
+mod range;
 
-#[derive(Persist)]
-#[persist(name = "tembo.PMap.node")]
-pub(crate) struct MapNode<'h, V> {
-    key: Ptr<'h, Bytes>,
-    value: V,
-    left: Link<'h, V>,
-    right: Link<'h, V>,
-}
+use std::ops::Bound;
 
-type Link<'h, V> = Option<Ptr<'h, MapNode<'h, V>>>;
+use crate::{Access, Error, Field, Layer, Persist, Place, Ptr, View, hash, mix};
+use node::{Link, MapNode, NodeRef, deeper, without_key};
+use range::Pairs;
+
+pub use range::KeyRange;
 
 /// A map from bytes, or texts, in their order. (A treap, Seidel and Aragon 1996, whose priorities are hashes of the keys: the same keys
 /// always make the same tree.) An operation needs about 2 · log₂ of the number of its keys steps.
+///
+/// ```
+/// # use tembo_heap::{Error, HeapFile, PMap, Persist};
+/// #[derive(Persist)]
+/// struct Prices<'h> {
+///     of: PMap<'h, u64>,
+/// }
+/// # let file = HeapFile::volatile(&Default::default())?;
+/// # file.enter(|heap| {
+/// let prices = heap.root_or::<_, Error>(|_| Ok(Prices { of: PMap::new() }))?.field(Prices::OF);
+/// heap.atomic(|tx| {
+///     for (fruit, price) in [("cherry", 9), ("apple", 3), ("banana", 4), ("date", 7)] {
+///         prices.insert(tx, fruit, price)?;
+///     }
+///     assert_eq!(prices.first(tx)?, Some((b"apple".to_vec(), 3)));
+///     assert_eq!(prices.last(tx)?, Some((b"date".to_vec(), 7)));
+///     assert!(prices.contains_key(tx, "banana")? && !prices.contains_key(tx, "plum")?);
+///     // What is found is a copy, and an error of its own: another transaction may have changed what was read.
+///     let mut sum = 0;
+///     for pair in prices.range(tx, "b".."d")? {
+///         let (_fruit, price) = pair?;
+///         sum += price;
+///     }
+///     assert_eq!(sum, 13);
+///     let dear = prices.iter(tx)?.rev().find(|pair| !matches!(pair, Ok((_, ..=4))));
+///     assert_eq!(dear.transpose()?, Some((b"date".to_vec(), 7)));
+///     prices.clear(tx)?;
+///     assert!(prices.is_empty(tx)?);
+///     Ok::<_, Error>(())
+/// })?;
+/// # Ok::<(), Error>(()) })?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Persist)]
 #[persist(name = "tembo.PMap")]
 pub struct PMap<'h, V> {
@@ -57,6 +88,14 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         tx.at(&self.field(PMap::LEN))
     }
 
+    /// Whether it has no key.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn is_empty<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<bool, Error> {
+        Ok(self.len(tx)? == 0)
+    }
+
     /// The value of a key.
     ///
     /// # Errors
@@ -69,6 +108,18 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         let mut view = tx.view();
         let node = self.find(&mut view, wanted.as_ref(), &mut |_, _| ())?;
         node.map(|node| view.get(node, MapNode::VALUE)).transpose()
+    }
+
+    /// Whether it has a key.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn contains_key<L: Layer>(
+        &self,
+        tx: &mut Access<'h, L>,
+        wanted: impl AsRef<[u8]>,
+    ) -> Result<bool, Error> {
+        Ok(self.find(&mut tx.view(), wanted.as_ref(), &mut |_, _| ())?.is_some())
     }
 
     /// The node of a key. The others on the way there are passed to `each`, with where it goes on: to the right?
@@ -195,31 +246,75 @@ impl<'h, V: Persist<'h>> Place<'h, PMap<'h, V>> {
         Ok(Some(value))
     }
 
+    /// All keys and values, in the order of the keys, and from its end (`rev`) in the other.
+    ///
+    /// # Errors
+    /// As [`Access::read`], also of each of them; behind an error there are no more.
+    pub fn iter<'v, L: Layer>(
+        &'v self,
+        tx: &'v mut Access<'h, L>,
+    ) -> Result<impl DoubleEndedIterator<Item = Result<(Vec<u8>, V), Error>>, Error> {
+        self.pairs(tx, (..).key_bounds())
+    }
+
+    /// The keys of a range and their values, in the order of the keys, and from its end (`rev`) in the other. A range that ends before
+    /// it begins is empty.
+    ///
+    /// # Errors
+    /// As [`iter`](Place::iter).
+    pub fn range<'v, L: Layer>(
+        &'v self,
+        tx: &'v mut Access<'h, L>,
+        keys: impl KeyRange,
+    ) -> Result<impl DoubleEndedIterator<Item = Result<(Vec<u8>, V), Error>>, Error> {
+        self.pairs(tx, keys.key_bounds())
+    }
+
+    fn pairs<'v, L: Layer>(
+        &'v self,
+        tx: &'v mut Access<'h, L>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Pairs<'v, 'h, V, L>, Error> {
+        let mut view = tx.view();
+        let mut seen = view.look_at(self)?;
+        let tree = (seen.follow(PMap::ROOT)?, seen.get(PMap::LEN)?);
+        Ok(Pairs::new(view, tree, bounds))
+    }
+
+    /// The least key, and its value.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn first<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<(Vec<u8>, V)>, Error> {
+        self.iter(tx)?.next().transpose()
+    }
+
+    /// The greatest key, and its value.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn last<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<(Vec<u8>, V)>, Error> {
+        self.iter(tx)?.next_back().transpose()
+    }
+
     /// Copies of all keys and values, in the order of the keys.
     ///
     /// # Errors
     /// As [`Access::read`].
     pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<(Vec<u8>, V)>, Error> {
-        let (mut view, mut all, mut path) = (tx.view(), Vec::new(), Vec::new());
-        let mut at = view.look_at(self)?.follow(PMap::ROOT)?;
-        loop {
-            while let Some(node) = at {
-                deeper(path.len() as u32, node.offset())?;
-                at = view.follow(node, MapNode::LEFT)?;
-                path.push(node);
-            }
-            let Some(node) = path.pop() else { return Ok(all) };
-            let key = view.follow(node, MapNode::KEY)?.ok_or_else(|| without_key(node))?;
-            let name = view.bytes(key)?;
-            all.push((name, view.get(node, MapNode::VALUE)?));
-            at = view.follow(node, MapNode::RIGHT)?;
-        }
+        self.iter(tx)?.collect()
+    }
+
+    /// Removes all keys.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn clear<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<(), Error> {
+        tx.put(self, PMap::new())
     }
 }
 
 type Node<'h, V> = Ptr<'h, MapNode<'h, V>>;
-
-type NodeRef<'v, 'h, V> = Ref<'v, 'h, MapNode<'h, V>>;
 
 /// Where a key is, or would be. Nodes that are passed stand with where the way goes on from them: to the right?
 struct Spot<'h, V> {
@@ -235,21 +330,8 @@ fn side<'h, V: Persist<'h>>(is_right: bool) -> Field<MapNode<'h, V>, Link<'h, V>
     if is_right { MapNode::RIGHT } else { MapNode::LEFT }
 }
 
-/// How deep a tree can be. The expected depth of 2⁶⁴ keys is below 200; only a damaged tree, or keys that are made for it, are
-/// deeper, and would take all of the thread's stack.
-const DEPTH_MAX: u32 = 1024;
-
 /// Nodes on a way, about.
 const WAY: usize = 32;
-
-fn deeper(depth: u32, offset: u64) -> Result<u32, Error> {
-    let damaged = Error::Damaged { what: "the depth of a map", offset };
-    if depth < DEPTH_MAX { Ok(depth + 1) } else { Err(damaged) }
-}
-
-fn without_key<V>(node: NodeRef<'_, '_, V>) -> Error {
-    Error::Damaged { what: "a key", offset: node.offset() }
-}
 
 /// Two trees as one; all keys of the first come before those of the second.
 fn merge<'h, V: Persist<'h>, L: Layer>(

@@ -1,11 +1,39 @@
 //! A vector.
 
+use super::cells::{Cells, Ring};
 use crate::{Access, Error, Layer, Persist, Place, Ptr, Slice, View};
 
 /// Cells of the first slice.
 const FIRST: u64 = 4;
 
 /// A vector. It is changed where it stands: by the methods of its [`Place`].
+///
+/// ```
+/// # use tembo_heap::{Error, HeapFile, PVec, Persist};
+/// #[derive(Persist)]
+/// struct Scores<'h> {
+///     all: PVec<'h, u64>,
+/// }
+/// # let file = HeapFile::volatile(&Default::default())?;
+/// # file.enter(|heap| {
+/// let scores = heap.root_or::<_, Error>(|_| Ok(Scores { all: PVec::new() }))?.field(Scores::ALL);
+/// heap.atomic(|tx| {
+///     for score in [3, 1, 4] {
+///         scores.push(tx, score)?;
+///     }
+///     // What is found is a copy, and an error of its own: another transaction may have changed what was read.
+///     let mut sum = 0;
+///     for score in scores.iter(tx)? {
+///         sum += score?;
+///     }
+///     assert_eq!((sum, scores.first(tx)?, scores.last(tx)?), (8, Some(3), Some(4)));
+///     scores.clear(tx)?;
+///     assert!(scores.is_empty(tx)?);
+///     Ok::<_, Error>(())
+/// })?;
+/// # Ok::<(), Error>(()) })?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Persist)]
 #[persist(name = "tembo.PVec")]
 pub struct PVec<'h, T> {
@@ -33,6 +61,14 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
     /// As [`Access::read`].
     pub fn len<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<u64, Error> {
         tx.at(&self.field(PVec::LEN))
+    }
+
+    /// Whether it has no element.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn is_empty<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<bool, Error> {
+        Ok(self.len(tx)? == 0)
     }
 
     /// The element of that index.
@@ -106,13 +142,49 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
         Ok(Some(value))
     }
 
+    /// The first element.
+    ///
+    /// # Errors
+    /// As [`Access::cell`].
+    pub fn first<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
+        self.iter(tx)?.next().transpose()
+    }
+
+    /// The last element.
+    ///
+    /// # Errors
+    /// As [`Access::cell`].
+    pub fn last<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Option<T>, Error> {
+        self.iter(tx)?.next_back().transpose()
+    }
+
+    /// All elements, one after another, and from the end (`rev`).
+    ///
+    /// # Errors
+    /// As [`Access::cell`], also of each of them; behind an error there are no more.
+    pub fn iter<'v, L: Layer>(
+        &'v self,
+        tx: &'v mut Access<'h, L>,
+    ) -> Result<impl DoubleEndedIterator<Item = Result<T, Error>>, Error> {
+        let mut view = tx.view();
+        let mut seen = view.look_at(self)?;
+        let (len, cells) = (seen.get(PVec::LEN)?, seen.follow(PVec::CELLS)?);
+        Cells::new(view, cells, Ring { first: 0, len })
+    }
+
     /// Copies of all elements.
     ///
     /// # Errors
     /// As [`Access::cell`].
     pub fn to_vec<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Vec<T>, Error> {
-        let mut view = tx.view();
-        let len = view.look_at(self)?.get(PVec::LEN)?;
-        (0..len).map(|index| self.element(&mut view, index)).collect()
+        self.iter(tx)?.collect()
+    }
+
+    /// Removes all elements.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub fn clear<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<(), Error> {
+        tx.put(self, PVec::new())
     }
 }

@@ -206,3 +206,54 @@ fn keys_of_maps_that_begin_alike_stay_apart() {
     });
     assert_eq!(objects(&file), 1, "nothing is left behind");
 }
+
+/// A program's own types, which are called as others of the standard library are.
+mod own {
+    use tembo_heap::Persist;
+
+    #[derive(Persist)]
+    pub(super) struct Cell {
+        pub(super) alive: bool,
+    }
+
+    #[derive(Persist)]
+    pub(super) struct Vec<T>(pub(super) T);
+
+    #[derive(Persist)]
+    pub(super) struct LinkedList<'h, T> {
+        pub(super) first: Option<tembo_heap::Ptr<'h, T>>,
+    }
+}
+
+#[derive(Persist)]
+struct Board<'h> {
+    cells: [own::Cell; 2],
+    boards: own::LinkedList<'h, Board<'h>>,
+    more: Option<own::Vec<u64>>,
+}
+
+#[test]
+fn own_types_with_names_of_the_standard_library_live_in_a_heap() {
+    let file = volatile();
+    file.enter(|heap| {
+        let board = |first| Board {
+            cells: [own::Cell { alive: true }, own::Cell { alive: false }],
+            boards: own::LinkedList { first },
+            more: Some(own::Vec(7)),
+        };
+        let made = heap.atomic(|tx| {
+            let inner = tx.alloc(board(None))?;
+            let outer = tx.alloc(board(Some(inner)))?;
+            tx.set_root(&outer)
+        });
+        made.unwrap();
+        let found = heap.atomic(|tx| {
+            let outer = tx.root::<Board<'_>>()?.unwrap();
+            let inner = tx.get(&outer, Board::BOARDS)?.first.unwrap();
+            let Board { cells, more, .. } = tx.read(&inner)?;
+            Ok::<_, Error>((cells.map(|cell| cell.alive), more.map(|more| more.0)))
+        });
+        assert_eq!(found.unwrap(), ([true, false], Some(7)));
+    });
+    assert_eq!(objects(&file), 2);
+}

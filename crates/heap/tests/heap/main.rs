@@ -6,6 +6,7 @@ mod collections;
 mod counts;
 mod cycles;
 mod full;
+mod iteration;
 mod layers;
 mod list;
 mod moves;

@@ -18,6 +18,9 @@ use directory::Directory;
 use map::{Map, all};
 use random::Random;
 
+/// The indexes under test.
+const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
+
 const KEYS: u64 = 3000;
 
 fn options(index: IndexKind) -> Options {
@@ -65,7 +68,8 @@ fn range(
 
 fn shows_all(store: &Store, space: Keyspace, model: &Map, random: &mut Random) {
     assert!(all(&store.snapshot().unwrap(), space) == *model);
-    for _ in 0..50 {
+    let ranges = if store.is_ordered() { 50 } else { 0 };
+    for _ in 0..ranges {
         let (from, limit) = (key(random.below(KEYS)), 1 + random.below(200) as usize);
         let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
         let up: Vec<_> = model.range(from.clone()..).take(limit).map(entry).collect();
@@ -87,7 +91,7 @@ fn shows_all(store: &Store, space: Keyspace, model: &Map, random: &mut Random) {
 
 #[test]
 fn a_pool_that_is_larger_than_memory_shows_what_any_other_does() {
-    for index in IndexKind::ALL {
+    for index in KINDS {
         let directory = Directory::new(&format!("larger-{}", index.name()));
         let mut random = Random(0x1234_5678_9ABC_DEF1);
         let mut model = Map::new();

@@ -10,6 +10,9 @@ use tembo_kv::{
 };
 use tembo_pool::Geometry;
 
+/// The indexes under test.
+const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
+
 #[path = "driver/random.rs"]
 mod random;
 mod transactions {
@@ -54,6 +57,11 @@ fn all(tx: &mut Transaction, space: Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
+/// What a reader without a transaction sees, in any order.
+fn committed(store: &Store, space: Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    store.range::<[u8]>(space, ..).unwrap().map(Result::unwrap).collect()
+}
+
 /// What is done by another thread while a transaction is open.
 type Other = fn(&Store, Keyspace);
 
@@ -94,7 +102,7 @@ const OTHERS: [(&str, Other); 8] = [
 
 #[test]
 fn the_first_to_commit_a_key_wins() {
-    for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
+    for (kind, isolation) in KINDS.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         for (what, other) in OTHERS {
             for is_there in [true, false] {
                 for memory in [0, 1 << 20] {
@@ -143,7 +151,7 @@ fn the_first_to_commit_a_key_wins() {
 /// Found by a history of eight threads: the key is absent at the snapshot and at the commit.
 #[test]
 fn the_first_to_commit_a_key_wins_also_if_it_is_removed_in_the_same_batch() {
-    for kind in IndexKind::ALL {
+    for kind in KINDS {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"other", b"1");
         let mut late = store.transaction(Isolation::Snapshot).unwrap();
@@ -161,7 +169,7 @@ fn the_first_to_commit_a_key_wins_also_if_it_is_removed_in_the_same_batch() {
 
 #[test]
 fn a_writer_of_other_keys_is_in_the_way_of_none() {
-    for kind in IndexKind::ALL {
+    for kind in KINDS {
         let (store, space) = store(kind, 1 << 20);
         for i in 0..100u8 {
             put(&store, space, &[i], &[i; 9]);
@@ -183,7 +191,6 @@ fn a_writer_of_other_keys_is_in_the_way_of_none() {
             open.into_iter().map(|tx| tx.commit(Durability::Strict).unwrap()).collect();
         assert_eq!(versions.len(), 10, "one version a transaction");
         assert_eq!(versions.last(), Some(&store.visible()));
-        let mut tx = store.transaction(Isolation::Snapshot).unwrap();
         let expected: BTreeMap<Vec<u8>, Vec<u8>> = (0..100u8)
             .flat_map(|i| match i % 3 {
                 0 => vec![],
@@ -191,8 +198,7 @@ fn a_writer_of_other_keys_is_in_the_way_of_none() {
                 _ => vec![(vec![i], vec![i; 9]), (vec![i, 1], b"inserted".to_vec())],
             })
             .collect();
-        assert_eq!(all(&mut tx, space), expected);
-        drop(tx);
+        assert_eq!(committed(&store, space), expected);
         settle(&store);
         store.check().unwrap();
     }
@@ -200,7 +206,7 @@ fn a_writer_of_other_keys_is_in_the_way_of_none() {
 
 #[test]
 fn write_skew_is_allowed_by_snapshots_and_refused_when_serialisable() {
-    for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
+    for (kind, isolation) in KINDS.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"a", b"1");
         put(&store, space, b"b", b"1");
@@ -286,7 +292,7 @@ fn a_serialisable_range_has_no_phantoms() {
 
 #[test]
 fn what_was_read_and_removed_is_a_conflict_and_what_came_and_went_is_none() {
-    for kind in IndexKind::ALL {
+    for kind in KINDS {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"there", b"1");
         let begin = || {
@@ -306,7 +312,9 @@ fn what_was_read_and_removed_is_a_conflict_and_what_came_and_went_is_none() {
             Err(Error::Conflict { key, .. }) if key == b"absent"
         ));
         let mut tx = store.transaction(Isolation::Serialisable).unwrap();
-        all(&mut tx, space);
+        if kind.is_ordered() {
+            all(&mut tx, space);
+        }
         assert!(tx.get(space, b"there").unwrap().is_some());
         tx.put(space, b"mine", b"2").unwrap();
         remove(&store, space, b"there");
@@ -320,7 +328,7 @@ fn what_was_read_and_removed_is_a_conflict_and_what_came_and_went_is_none() {
 
 #[test]
 fn a_transaction_that_only_reads_commits_at_its_snapshot_whatever_happens() {
-    for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
+    for (kind, isolation) in KINDS.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"a", b"1");
         let mut tx = store.transaction(isolation).unwrap();

@@ -9,6 +9,7 @@ pub(crate) use copy::overlaps;
 pub(crate) use format_lines::FormatLines;
 pub(crate) use logged::Logged;
 
+use crate::Counters;
 use crate::emulation::SlowMedium;
 use crate::flush::{FlushInstruction, line_count, store_fence};
 use crate::mapping::PAGE;
@@ -71,8 +72,14 @@ impl Backend {
     pub(crate) fn fence(&self) {
         match self {
             Backend::Volatile => {}
-            Backend::Flush(_) | Backend::Eadr => store_fence(),
-            Backend::Slow(medium) => medium.fence(),
+            Backend::Flush(_) | Backend::Eadr => {
+                store_fence();
+                Counters::ordered();
+            }
+            Backend::Slow(medium) => {
+                medium.fence();
+                Counters::ordered();
+            }
             Backend::Format(lines) => lines.fence(),
             Backend::Logged(logged) => logged.fence(),
         }

@@ -25,6 +25,8 @@ thread_local! {
     static FENCES: Cell<u64> = const { Cell::new(0) };
     // Lines flushed when the last fence came.
     static FENCED_LINES: Cell<u64> = const { Cell::new(0) };
+    // Lines flushed when the last fence came that was an instruction of the processor.
+    static ORDERED_LINES: Cell<u64> = const { Cell::new(0) };
 }
 
 #[inline(always)]
@@ -69,9 +71,21 @@ impl Counters {
         FENCED_LINES.with(|fenced| fenced.set(lines));
     }
 
-    /// Whether the calling thread has flushed something, in any region, since its last fence.
+    /// A fence that was an instruction of the processor.
+    #[inline(always)]
+    pub(crate) fn ordered() {
+        let lines = LINES.with(Cell::get);
+        ORDERED_LINES.with(|ordered| ordered.set(lines));
+    }
+
+    /// Whether the calling thread has flushed something, in any region, since its last fence of any region.
     pub(crate) fn has_unfenced() -> bool {
         FENCED_LINES.get() != LINES.get()
+    }
+
+    /// As [`has_unfenced`](Counters::has_unfenced), where only an instruction of the processor is a fence.
+    pub(crate) fn has_unordered() -> bool {
+        ORDERED_LINES.get() != LINES.get()
     }
 }
 

@@ -316,7 +316,10 @@ impl Region {
         }
         Counters::fenced();
         match &self.backend {
-            Backend::Flush(_) => store_fence(),
+            Backend::Flush(_) => {
+                store_fence();
+                Counters::ordered();
+            }
             Backend::Volatile => {}
             backend => backend.fence(),
         }
@@ -329,7 +332,9 @@ impl Region {
         let has_unfenced = match &self.backend {
             // A fence of another region has not put this one's lines into the log.
             Backend::Logged(logged) => logged.has_unfenced(),
-            _ => Counters::has_unfenced(),
+            // Nor has a fence of a region that needs none been an instruction.
+            Backend::Flush(_) | Backend::Eadr | Backend::Slow(_) => Counters::has_unordered(),
+            Backend::Volatile | Backend::Format(_) => Counters::has_unfenced(),
         };
         if has_unfenced || is_unknown {
             self.fence(name);

@@ -51,7 +51,7 @@ fn what_was_stored_is_there_after_reopening_and_after_growing() {
 fn of_a_node_those_lines_are_written_that_are_there() {
     let path = pool("node");
     let (offset, lines) = (HEADER_SIZE + 4096, [[1; 8], [2; 8], [3; 8], [4; 8]]);
-    let volatile = Region::volatile(1 << 20, &RegionOptions::default()).unwrap();
+    let volatile = Region::from_image(&vec![0; 1 << 20], &RegionOptions::default()).unwrap();
     for region in [make(&path), volatile] {
         let before = Counters::thread();
         region.write_node("test.node", offset, &lines, 0b1_1010).unwrap();
@@ -118,5 +118,27 @@ fn streamed_writes_of_every_alignment_store_exactly_their_bytes() {
         }
     }
     drop(region);
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A fence of a region in memory alone is no instruction of the processor.
+#[test]
+fn a_fence_of_another_region_does_not_stand_for_one_of_this() {
+    let path = pool("other");
+    let region = make(&path);
+    let volatile = Region::from_image(&vec![0; 1 << 20], &RegionOptions::default()).unwrap();
+    let store = |region: &Region| {
+        region.store(&region.words(HEADER_SIZE, 1).unwrap()[0], 8);
+        region.flush("test.flush", HEADER_SIZE, 8);
+    };
+    let fences = |region: &Region| {
+        let before = Counters::thread().fences;
+        region.fence_flushed("test.fence");
+        Counters::thread().fences - before
+    };
+    store(&region);
+    store(&volatile);
+    volatile.fence("test.fence");
+    assert_eq!((fences(&region), fences(&region)), (1, 0));
     std::fs::remove_file(&path).unwrap();
 }

@@ -69,6 +69,8 @@ enum Structure {
     Kv,
     /// The store, over the B-Tree
     KvCdds,
+    /// The store, over the hash index
+    KvHash,
     /// A store that follows another one
     Replica,
     /// A store and a heap of toys in one pool
@@ -117,6 +119,7 @@ impl From<Structure> for torture::Structure {
             Structure::Hash => torture::Structure::Hash,
             Structure::Kv => torture::Structure::Kv,
             Structure::KvCdds => torture::Structure::KvCdds,
+            Structure::KvHash => torture::Structure::KvHash,
             Structure::Replica => torture::Structure::Replica,
             Structure::Shared => torture::Structure::Shared,
             Structure::Stores => torture::Structure::Stores,

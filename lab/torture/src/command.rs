@@ -6,7 +6,7 @@ use crate::{Effort, Model, Mutation, Structure, Target, Twist};
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 16] = [
+    pub const ALL: [Structure; 17] = [
         Structure::Region,
         Structure::Pool,
         Structure::Log,
@@ -16,6 +16,7 @@ impl Structure {
         Structure::Hash,
         Structure::Kv,
         Structure::KvCdds,
+        Structure::KvHash,
         Structure::Replica,
         Structure::Shared,
         Structure::Stores,
@@ -37,6 +38,7 @@ impl Structure {
             Structure::Hash => "hash",
             Structure::Kv => "kv",
             Structure::KvCdds => "kv-cdds",
+            Structure::KvHash => "kv-hash",
             Structure::Replica => "replica",
             Structure::Shared => "shared",
             Structure::Stores => "stores",

@@ -33,6 +33,7 @@ const HASH: Tree = Tree { kind: IndexKind::Hash, keys: Keys::Short };
 const KV: Kv = Kv(IndexKind::Nvtree);
 const FILES: Files = Files(IndexKind::Nvtree);
 const KV_CDDS: Kv = Kv(IndexKind::Cdds);
+const KV_HASH: Kv = Kv(IndexKind::Hash);
 const ARRAY: Devices = Devices(IndexKind::Nvtree);
 const ARRAY_CDDS: Devices = Devices(IndexKind::Cdds);
 
@@ -64,6 +65,7 @@ pub fn explore(target: Target, effort: &Effort<'_>, mutation: Option<&Mutation>)
         Structure::Hash => explore_tree(&HASH, target, effort, mutation),
         Structure::Kv => explore_one(&KV, target, effort, mutation, 4099),
         Structure::KvCdds => explore_one(&KV_CDDS, target, effort, mutation, 4099),
+        Structure::KvHash => explore_one(&KV_HASH, target, effort, mutation, 4099),
         Structure::Replica => explore_one(&Replicated, target, effort, mutation, 4099),
         Structure::Shared => explore_one(&Shared, target, effort, mutation, 4099),
         Structure::Stores => explore_one(&TwoStores, target, effort, mutation, 4099),
@@ -90,6 +92,7 @@ pub fn explore_sequence(target: Target, ops: &[u32]) -> Result<(), String> {
         Structure::Hash => sequence(&HASH, target, ops),
         Structure::Kv => sequence(&KV, target, ops),
         Structure::KvCdds => sequence(&KV_CDDS, target, ops),
+        Structure::KvHash => sequence(&KV_HASH, target, ops),
         Structure::Replica => sequence(&Replicated, target, ops),
         Structure::Shared => sequence(&Shared, target, ops),
         Structure::Stores => sequence(&TwoStores, target, ops),
@@ -108,8 +111,9 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         Structure::Shared => {
             return vec![Mutation { step: SWEEP.to_owned(), twist: Twist::Dropped }];
         }
-        // The steps of what lies below are broken there.
-        Structure::Stores
+        // The steps of what lies below are broken there: of a store over the hash index in `kv` and `hash`.
+        Structure::KvHash
+        | Structure::Stores
         | Structure::Array
         | Structure::ArrayCdds
         | Structure::Server
@@ -143,8 +147,6 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
     let is_of_words = |step: &Step| WORDS.contains(&step.name);
     // Only a store gives back what a collection has unlinked.
     let needs_store = |step: &Step| step.name == "nvtree.collect.fence";
-    // Only another thread can make what was erased count again.
-    let needs_threads = |step: &Step| step.name == "nvtree.erase.fence";
     let is_of = |step: &&Step| {
         if is_of_words(step) {
             return structure == Structure::Heap;
@@ -155,7 +157,7 @@ pub fn mutations(structure: Structure) -> Vec<Mutation> {
         step.name.split('.').next() == Some(first)
             && is_of_log(step) == (structure == Structure::Log)
             && step.name != SWEEP
-            && !needs_threads(step)
+            && !OF_THREADS.contains(&step.name)
             && (structure != Structure::Hash || !needs_prefixes(step))
             && needs_roots(step) == (structure == Structure::KvCdds)
             && (structure != Structure::Replica || is_of_replica(step))
@@ -207,6 +209,7 @@ pub fn prove(
         Structure::Replica => prove_one(&Replicated, target, effort, mutations, each),
         Structure::Shared => prove_one(&Shared, target, effort, mutations, each),
         Structure::Region
+        | Structure::KvHash
         | Structure::Stores
         | Structure::Array
         | Structure::ArrayCdds
@@ -232,6 +235,7 @@ pub fn redundancy(target: Target, effort: &Effort<'_>) -> Result<Redundancy, Str
         Structure::Hash => Ok(Proof::new(&HASH, target, effort)?.redundancy()),
         Structure::Kv => Ok(Proof::new(&KV, target, effort)?.redundancy()),
         Structure::KvCdds => Ok(Proof::new(&KV_CDDS, target, effort)?.redundancy()),
+        Structure::KvHash => Ok(Proof::new(&KV_HASH, target, effort)?.redundancy()),
         Structure::Array => Ok(Proof::new(&ARRAY, target, effort)?.redundancy()),
         Structure::ArrayCdds => Ok(Proof::new(&ARRAY_CDDS, target, effort)?.redundancy()),
         Structure::Replica => Ok(Proof::new(&Replicated, target, effort)?.redundancy()),
@@ -258,6 +262,9 @@ fn explore_one<S: Subject>(
         Some(mutation) => Ok(Proof::new(subject, target, effort)?.explore(mutation, effort)),
     }
 }
+
+/// The steps that only matter where several threads change a tree: their schedules miss them.
+pub const OF_THREADS: [&str; 2] = ["nvtree.erase.fence", "kv.writer.fence"];
 
 /// The step of the pool's log that only matters where what is swept becomes another's, which does without the log.
 const SWEEP: &str = "pool.log.sweep.fence";

@@ -38,7 +38,7 @@ mod toys;
 mod tree;
 mod workload;
 
-pub use explore::{explore, explore_sequence, harmless, mutations, prove, redundancy};
+pub use explore::{OF_THREADS, explore, explore_sequence, harmless, mutations, prove, redundancy};
 pub use outcome::{Effort, Outcome, Violation};
 pub use step::{Step, StepKind};
 pub use steps::STEPS;

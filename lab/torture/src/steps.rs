@@ -80,6 +80,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "kv.window.fence", kind: StepKind::Fence, room: "kv" },
     Step { name: "kv.window.flush", kind: StepKind::Flush, room: "kv" },
     Step { name: "kv.window.move", kind: StepKind::CommitAfter, room: "kv" },
+    Step { name: "kv.writer.fence", kind: StepKind::Fence, room: "kv" },
     Step { name: "log.allocate", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.ballast_allocate", kind: StepKind::Disk, room: "pmem" },
     Step { name: "log.ballast_release", kind: StepKind::Disk, room: "pmem" },

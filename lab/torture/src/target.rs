@@ -21,6 +21,8 @@ pub enum Structure {
     Kv,
     /// The store over the CDDS B-Tree.
     KvCdds,
+    /// The store over the hash index: ranges are refused.
+    KvHash,
     /// A store that follows another one, and is promoted.
     Replica,
     /// A store and a heap of toys in one pool.

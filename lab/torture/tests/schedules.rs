@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use schedules::turns::performances;
 use tembo_sim::Bounds;
+use tembo_torture::OF_THREADS;
 use tembo_torture::threads::{Call, Cast, Execution, Plan, Sight};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -201,39 +202,49 @@ fn a_link_that_is_not_fenced_before_its_leaf_is_unlocked_is_caught() {
 /// What a split has left behind is merged away by another thread, after the last change of the thread that has split.
 #[test]
 fn what_a_split_leaves_behind_does_not_count_after_a_merge() {
-    let (mut merged, mut images) = (0, 0);
-    for seed in 0..40 * number("TEMBO_SCHEDULES", 1) {
-        for (index, execution) in performances(&splitting(), seed).into_iter().enumerate() {
-            let execution = execution.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
-            if execution.count("nvtree.merge.link") == 0 {
-                continue;
+    for last in LAST {
+        let (mut merged, mut images) = (0, 0);
+        for seed in 0..40 * number("TEMBO_SCHEDULES", 1) {
+            for (index, execution) in performances(&splitting(last()), seed).into_iter().enumerate()
+            {
+                let execution = execution.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+                if execution.count("nvtree.merge.link") == 0 {
+                    continue;
+                }
+                let holds = execution.judge().and(execution.crash(bounds(seed)));
+                images +=
+                    holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
+                merged += 1;
             }
-            let holds = execution.judge().and(execution.crash(bounds(seed)));
-            images += holds.unwrap_or_else(|what| panic!("seed {seed}, schedule {index}: {what}"));
-            merged += 1;
         }
+        println!("{:?}: {merged} schedules with a merge, {images} images", last());
+        assert!(merged > 20 && images > 1000, "{merged} {images}");
     }
-    println!("{merged} schedules with a merge, {images} images");
-    assert!(merged > 20 && images > 1000, "{merged} {images}");
 }
 
 /// Another thread unlinks the leaf to which elements have moved only if they are durably erased where they were.
 #[test]
 fn what_is_erased_and_not_fenced_before_its_leaf_is_unlocked_is_caught() {
-    let what = (0..40).find_map(|seed| {
-        performances(&splitting(), seed).into_iter().find_map(|execution| {
-            let mut execution = execution.unwrap();
-            let is_planted = execution.leave_out("nvtree.erase.fence");
-            is_planted.then(|| execution.crash(bounds(1)).err()).flatten()
-        })
-    });
-    assert!(what.unwrap().contains("versions that have been, each once"));
+    for (step, last) in OF_THREADS.into_iter().zip(LAST) {
+        let what = (0..40).find_map(|seed| {
+            performances(&splitting(last()), seed).into_iter().find_map(|execution| {
+                let mut execution = execution.unwrap();
+                let is_planted = execution.leave_out(step);
+                is_planted.then(|| execution.crash(bounds(1)).err()).flatten()
+            })
+        });
+        assert!(what.unwrap().contains("versions that have been, each once"));
+    }
 }
+
+/// A split by a change that commits by itself, and one by a group that is taken back.
+const LAST: [fn() -> Call; 2] = [|| Call::Put(4, 40), || Call::Abort(vec![(4, 40)])];
 
 /// A thread that fills a leaf with keys that have records, and splits it with its last call; one that removes the keys that
 /// have moved, and the background.
-fn splitting() -> Plan {
-    let put = [24, 22, 18, 16, 12, 10, 6, 4].map(|n| Call::Put(n, 40)).to_vec();
+fn splitting(last: Call) -> Plan {
+    let mut put = [24, 22, 18, 16, 12, 10, 6].map(|n| Call::Put(n, 40)).to_vec();
+    put.push(last);
     // Enough removals for a collection.
     let mut remove = [12, 16, 18, 22, 24].map(Call::Remove).to_vec();
     remove.extend([24, 22, 18].into_iter().flat_map(|n| [Call::Put(n, 8), Call::Remove(n)]));

@@ -36,6 +36,11 @@ fn over_the_b_tree_they_are_there_or_not() {
 }
 
 #[test]
+fn over_the_hash_index_they_are_there_or_not() {
+    survives(Structure::KvHash);
+}
+
+#[test]
 fn each_step_of_a_commit_is_missed() {
     for step in ["kv.commit.entries", "kv.commit.publish"] {
         let mutation = Mutation { step: step.to_owned(), twist: Twist::Dropped };

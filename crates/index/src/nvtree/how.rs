@@ -69,7 +69,7 @@ impl How<'_> {
     }
 
     /// Fences what was erased in a leaf that is locked, or left behind by a split, beside changes that commit by
-    /// themselves. A group goes on beside nothing else, and its commit fences.
+    /// themselves. A group goes on beside nothing else: its commit fences, or the store when it takes the group back.
     pub(crate) fn fence_erased(self, region: &Region) {
         if let How::Single(_) = self {
             // ORDER: the slots are durably empty before another thread finds the leaf unlocked. It may remove a removal that

@@ -361,6 +361,9 @@ where
         engine.shared.status.note(machine.is_recovering(), retired, machine.collections());
         // From here on another thread may free space that this one has written and given up without a fence.
         engine.shared.region().hand_over();
+        // ORDER: what a group has erased that does not commit is durably empty before another thread makes changes, which
+        // finds it so in memory.
+        engine.shared.region().fence_flushed("kv.writer.fence");
         if self.is_owned {
             engine.writer.forget_holder();
         }

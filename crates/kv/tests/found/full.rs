@@ -76,7 +76,7 @@ fn filled(options: &Options) -> (Store, u64) {
 }
 
 #[test]
-fn a_refused_put_leaves_nothing_to_recover_and_costs_no_fence() {
+fn a_refused_put_leaves_nothing_to_recover_and_costs_a_fence_only_for_what_it_has_written() {
     for options in [options(1 << 20, 1 << 20), tiny(256 << 10)] {
         let (store, count) = filled(&options);
         let space = store.keyspace("a").unwrap();
@@ -88,8 +88,10 @@ fn a_refused_put_leaves_nothing_to_recover_and_costs_no_fence() {
             assert!(!store.report().recovering, "refusal {i} is owed a recovery");
             assert_eq!(store.get(space, &key).unwrap(), None);
         }
-        let fences = (Counters::thread() - before).fences;
-        assert!(fences <= 50, "{fences} fences for 500 refusals");
+        let done = Counters::thread() - before;
+        // What a change has written that is refused is fenced before another thread makes changes.
+        let fences_max = if done.lines == 0 { 50 } else { 500 };
+        assert!(done.fences <= fences_max, "{done:?} for 500 refusals");
         for i in 0..count {
             assert_eq!(store.get(space, &key(i)).unwrap().as_deref(), Some(&[1; 40][..]));
         }

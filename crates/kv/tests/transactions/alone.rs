@@ -38,7 +38,7 @@ fn a_retry_begins_anew_and_gives_up_with_the_conflict() {
 
 #[test]
 fn what_finds_no_room_fails_alone_and_leaves_nothing() {
-    for kind in IndexKind::ALL {
+    for kind in KINDS {
         for memory in [0, 1 << 20] {
             let mut options =
                 Options::new().index(kind).background(false).transaction_memory(memory);
@@ -54,8 +54,8 @@ fn what_finds_no_room_fails_alone_and_leaves_nothing() {
             let filled = filled.and_then(|()| tx.commit(Durability::Strict));
             assert!(matches!(filled, Err(Error::Full(_))), "{filled:?}");
             settle(&store);
+            assert_eq!(committed(&store, space).len(), 1);
             let mut tx = store.transaction(Isolation::Snapshot).unwrap();
-            assert_eq!(all(&mut tx, space).len(), 1);
             tx.put(space, b"after", b"1").unwrap();
             tx.commit(Durability::Strict).unwrap();
             settle(&store);
@@ -85,7 +85,7 @@ fn a_transaction_may_be_larger_than_the_log_and_than_its_memory() {
     // What an earlier run of the same process number left.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    for kind in IndexKind::ALL {
+    for kind in KINDS {
         for memory in [64 << 10, 1 << 30] {
             let path = folder.join(format!("{}-{memory}.pool", kind.name()));
             let mut options = Options::new().index(kind).transaction_memory(memory);
@@ -96,7 +96,7 @@ fn a_transaction_may_be_larger_than_the_log_and_than_its_memory() {
             options = options.log_size(1 << 20);
             let matches = |store: &Store, count: u32| {
                 let space = store.keyspace("x").unwrap();
-                let found = all(&mut store.transaction(Isolation::Snapshot).unwrap(), space);
+                let found = committed(store, space);
                 assert_eq!(found.len() as u32, count);
                 assert!(found.values().zip(0..).all(|(found, i)| found[..] == value(i)));
             };

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, major, minor, seek};
 use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2, retry_on_intr};
@@ -15,6 +17,11 @@ use super::{Disk, DiskFile};
 
 /// Zeroes are written in pieces of this many bytes where the file system cannot allocate.
 const ZERO_PIECE: u64 = 1 << 20;
+
+/// How long a lock is waited for that this process itself seems to hold, ...
+const PATIENCE: Duration = Duration::from_millis(200);
+/// ... and how long between two attempts.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Parts that the system takes at once.
 const PARTS_MAX: usize = 1024;
@@ -148,6 +155,22 @@ impl OsFile {
         };
         // Miri does not know such files.
         if cfg!(miri) { None } else { self.direct.get_or_init(open).as_ref() }
+    }
+
+    /// Takes a lock. A child that another thread has forked, and that has not begun its program yet, keeps the lock of a file that
+    /// this process has just closed: that is waited for, as it is over at once.
+    fn lock_patiently(&self, lock: fn(&File) -> Result<(), TryLockError>) -> io::Result<bool> {
+        let begin = Instant::now();
+        loop {
+            let is_own = || self.holder() == Some(process::id());
+            if is_locked(lock(&self.file))? {
+                return Ok(true);
+            }
+            if begin.elapsed() >= PATIENCE || !is_own() {
+                return Ok(false);
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     fn write_zeroes(&self, from: u64, to: u64) -> io::Result<()> {
@@ -292,11 +315,11 @@ impl DiskFile for OsFile {
     }
 
     fn lock(&self) -> io::Result<bool> {
-        try_lock(&self.file)
+        self.lock_patiently(File::try_lock)
     }
 
     fn lock_shared(&self) -> io::Result<bool> {
-        is_locked(self.file.try_lock_shared())
+        self.lock_patiently(File::try_lock_shared)
     }
 
     fn holder(&self) -> Option<u32> {

@@ -170,13 +170,16 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
             "11× on average",
             times(one.ratio("BASE", CTX, name)),
         );
+        let to_base = times(one.ratio("BASE", CTX, name));
+        finding.claim(&format!("{name}: cost of C-TX over BASE"), "aim: at most 3", to_base);
         finding.claim(&format!("{name}: volatile to C-TX"), "–", to_volatile);
         finding.claim(
             &format!("{name}: TX to C-TX"),
             "1.3× on average",
             times(one.ratio("TX", CTX, name)),
         );
-        finding.claim(&format!("{name}: C-TX to libpmemobj"), "–", times(ratio(PMEMOBJ)));
+        let to_pmemobj = times(ratio(PMEMOBJ));
+        finding.claim(&format!("{name}: C-TX to libpmemobj"), "aim: at least 1.5", to_pmemobj);
         finding.claim(
             &format!("{name}: C-TX to durable Berkeley DB"),
             BERKELEY_DOCUMENT,

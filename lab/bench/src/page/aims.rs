@@ -68,6 +68,7 @@ fn is_missed(claim: &Claim) -> bool {
     let is_within = |part: f64| ((ours - theirs) / theirs).abs() <= part;
     match aim {
         _ if aim.starts_with("at least") => ours < theirs,
+        _ if aim.starts_with("at most") => ours > theirs,
         _ if aim.starts_with("about") => !is_within(ABOUT),
         // What is shown is rounded.
         _ if aim.ends_with("within 10 %") => !is_within(0.1 + 0.5 / theirs),
@@ -90,6 +91,8 @@ mod tests {
             ("aim: at least 1", "0.39× (0.37–0.43)", true),
             ("aim: at least 1", "1.46× (1.37–1.49)", false),
             ("aim: at least 5", "2.94× (2.00–3.25)", true),
+            ("aim: at most 3", "3.94× (3.93–5.85)", true),
+            ("aim: at most 3", "1.32× (1.00–1.37)", false),
             ("aim: about 1", "0.79× (0.71–0.80)", true),
             ("aim: about 1", "0.95× (0.91–1.02)", false),
             ("aim: milliseconds", "7.9 ms", false),

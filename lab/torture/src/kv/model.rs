@@ -206,7 +206,7 @@ impl State {
     pub(crate) fn of(store: &Store) -> Result<State, String> {
         let mut state = State::default();
         let now = store.snapshot().map_err(text)?;
-        state.spaces = spaces(&now)?;
+        state.spaces = spaces(store, &now)?;
         state.prepared = prepared::ids(store.prepared())?;
         expect(
             state.prepared == prepared::ids(now.prepared().map_err(text)?)?,
@@ -215,7 +215,7 @@ impl State {
         for (name, version) in store.snapshots() {
             let snapshot = store.snapshot_at(version).map_err(text)?;
             let ids = prepared::ids(snapshot.prepared().map_err(text)?)?;
-            state.saved.insert(name, (version, spaces(&snapshot)?, ids));
+            state.saved.insert(name, (version, spaces(store, &snapshot)?, ids));
         }
         state.past = Past::of(store)?;
         Ok(state)

@@ -37,7 +37,7 @@ impl Past {
             }
             changes => changes.map_err(text)?.with_budget(200),
         };
-        let mut now = spaces(&store.snapshot_at(oldest).map_err(text)?)?;
+        let mut now = spaces(store, &store.snapshot_at(oldest).map_err(text)?)?;
         let mut window = vec![(oldest, now.clone())];
         while let Some(Change { version, keyspace, event }) = changes.next().map_err(text)? {
             expect(window.last().is_some_and(|then| then.0 <= version), "changes in order")?;
@@ -51,7 +51,7 @@ impl Past {
             window.push((version, now.clone()));
         }
         for (version, then) in &window {
-            let read = spaces(&store.snapshot_at(*version).map_err(text)?)?;
+            let read = spaces(store, &store.snapshot_at(*version).map_err(text)?)?;
             expect(read == *then, "what was read is what was told")?;
         }
         // Between two rollbacks the process that has seen both knows what happened; another one knows the hull only.
@@ -63,12 +63,30 @@ impl Past {
     }
 }
 
-pub(super) fn spaces(snapshot: &Snapshot) -> Result<Spaces, String> {
-    let keyspaces = snapshot.keyspaces().map_err(text)?;
-    keyspaces.into_iter().map(|(name, space)| Ok((name, map(snapshot, space)?))).collect()
+/// In which order a store visits its keys.
+#[derive(Clone, Copy)]
+enum Order {
+    OfBytes,
+    Any,
 }
 
-fn map(snapshot: &Snapshot, space: Keyspace) -> Result<Map, String> {
+impl Order {
+    fn of(store: &Store) -> Order {
+        if store.is_ordered() { Order::OfBytes } else { Order::Any }
+    }
+
+    fn is_of(self, list: &[(Vec<u8>, Vec<u8>)]) -> bool {
+        matches!(self, Order::Any) || list.is_sorted_by(|a, b| a.0 < b.0)
+    }
+}
+
+pub(super) fn spaces(store: &Store, snapshot: &Snapshot) -> Result<Spaces, String> {
+    let keyspaces = snapshot.keyspaces().map_err(text)?;
+    let order = Order::of(store);
+    keyspaces.into_iter().map(|(name, space)| Ok((name, map(snapshot, space, order)?))).collect()
+}
+
+fn map(snapshot: &Snapshot, space: Keyspace, order: Order) -> Result<Map, String> {
     let list = |direction| {
         let mut list = Vec::new();
         let (from, to) = (Bound::Unbounded, Bound::Unbounded);
@@ -83,7 +101,7 @@ fn map(snapshot: &Snapshot, space: Keyspace) -> Result<Map, String> {
     };
     let (up, mut down) = (list(Direction::Forward)?, list(Direction::Backward)?);
     down.reverse();
-    if up != down || !up.is_sorted_by(|a, b| a.0 < b.0) {
+    if up != down || !order.is_of(&up) {
         return Err("a range depends on its direction, or is not in order".into());
     }
     for (key, value) in &up {
@@ -91,5 +109,8 @@ fn map(snapshot: &Snapshot, space: Keyspace) -> Result<Map, String> {
             return Err("get and range disagree".into());
         }
     }
-    Ok(up.into_iter().collect())
+    let count = up.len();
+    let map: Map = up.into_iter().collect();
+    expect(map.len() == count, "a key is visited once")?;
+    Ok(map)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use tembo_kv::{Durability, Exclusive, Isolation, Keyspace, Store};
+use tembo_kv::{Durability, Error, Exclusive, Isolation, Keyspace, Store};
 
 use super::op::{Op, Span, Write, key, value};
 use super::optimistic::{commit_elsewhere, set};
@@ -118,4 +118,19 @@ pub(super) fn refused(store: &Store, space: Keyspace, range: Span) -> Result<(),
     let bounds = range.bounds();
     let removed = store.remove_range::<[u8]>(space, borrowed(&bounds), Durability::Strict);
     expect(is_refusal(&removed), "a held key is not removed with its range")
+}
+
+/// Keys without an order have no ranges: each kind of writer says so, and goes on.
+pub(super) fn unordered(store: &Store) -> Result<(), String> {
+    let spaces = store.keyspaces();
+    let Some((_, space)) = spaces.iter().find(|(name, _)| name == "x") else { return Ok(()) };
+    let is_refused = |removed: Result<(), Error>| {
+        expect(matches!(removed, Err(Error::Unordered)), "a range is removed without an order")
+    };
+    is_refused(store.remove_range::<[u8]>(*space, .., Durability::Strict))?;
+    let mut exclusive = store.exclusive().map_err(text)?;
+    is_refused(exclusive.remove_range::<[u8]>(*space, ..).map(drop))?;
+    drop(exclusive);
+    let mut optimistic = store.transaction(Isolation::Serialisable).map_err(text)?;
+    is_refused(optimistic.remove_range::<[u8]>(*space, ..).map(drop))
 }

@@ -132,6 +132,13 @@ fn perform(store: &Store, keyspace: Keyspace, call: &Call, serial: u64) -> Resul
             }
             tx.commit(buffered).map(|_| Answer::Done)
         }),
+        Call::Abort(writes) => store.exclusive().and_then(|mut tx| {
+            for (key, value) in pairs(writes, serial) {
+                tx.put(keyspace, &key, &value)?;
+            }
+            drop(tx);
+            Ok(Answer::Done)
+        }),
         Call::Transact(n, writes) => match transact(store, keyspace, *n, &pairs(writes, serial)) {
             Err(Error::Conflict { .. }) => Ok(Answer::Refused),
             done => done.map(Answer::Value),
@@ -213,7 +220,7 @@ impl Tree {
                 self.harness.group_beside(&pairs, &self.clock, &retained, retired)?;
                 Ok(Answer::Done)
             }
-            Call::Get(_) | Call::View(..) | Call::Transact(..) | Call::Step => {
+            Call::Get(_) | Call::View(..) | Call::Abort(_) | Call::Transact(..) | Call::Step => {
                 Err("a tree has no such call".to_owned())
             }
         }

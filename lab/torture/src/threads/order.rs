@@ -71,7 +71,7 @@ impl Done {
                 Call::Transact(n, writes) => (vec![*n], of(writes)),
                 Call::Get(n) => (vec![*n], Vec::new()),
                 Call::View(n, m) => (vec![*n, *m], Vec::new()),
-                Call::Step => (Vec::new(), Vec::new()),
+                Call::Abort(_) | Call::Step => (Vec::new(), Vec::new()),
             }
         };
         let (writes, (reads, others)) = (keys(&self.call).1, keys(&other.call));
@@ -83,7 +83,8 @@ impl Done {
     fn before(&self, steps: usize) -> Option<Done> {
         let mut done = self.clone();
         done.end = done.end.filter(|end| end.1 <= steps);
-        let is_read = matches!(done.call, Call::Get(_) | Call::View(..) | Call::Step);
+        let is_read =
+            matches!(done.call, Call::Get(_) | Call::View(..) | Call::Abort(_) | Call::Step);
         (done.begin.1 <= steps && (done.end.is_some() || !is_read)).then_some(done)
     }
 
@@ -104,7 +105,7 @@ impl Done {
             Call::Remove(n) => Answer::Existed(map.remove(&key(*n)).is_some()),
             Call::Get(n) => Answer::Value(map.get(&key(*n)).cloned()),
             Call::View(n, m) => Answer::Values([n, m, n].map(|n| map.get(&key(*n)).cloned())),
-            Call::Step => Answer::Done,
+            Call::Abort(_) | Call::Step => Answer::Done,
             Call::Group(writes) => {
                 put(writes, map);
                 Answer::Done

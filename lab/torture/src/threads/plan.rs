@@ -11,6 +11,8 @@ pub enum Call {
     Remove(u8),
     /// Puts keys that commit together.
     Group(Vec<(u8, usize)>),
+    /// As `Group`, and takes all of it back: none commits. Only of a store.
+    Abort(Vec<(u8, usize)>),
     /// Reads a key, and puts others, in a serialisable transaction of a store, beside others that do.
     Transact(u8, Vec<(u8, usize)>),
     /// Reads a key.

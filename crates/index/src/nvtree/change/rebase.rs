@@ -28,12 +28,25 @@ pub(crate) fn rebase(
     let leaf = &spot.leaf;
     let _section = reserve_structure(&leaves.forest, 0, 0)?;
     let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(()) };
+    let rebased = rebase_locked(leaves, (spot, &guard), how, writer);
+    how.fence_erased(leaves.forest.region());
+    rebased
+}
+
+/// As [`rebase`], with the lock.
+fn rebase_locked(
+    leaves: &Leaves,
+    (spot, guard): (&Spot<'_, '_>, &Guard<'_>),
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<(), Error> {
+    let leaf = &spot.leaf;
     let version = how.version(writer);
     let contents = LeafImage::read(leaf, writer.dead)?;
     let strays: Vec<usize> = contents.strays.iter().map(|seen| seen.slot).collect();
     erase_slots(leaf, &strays)?;
     erase_slots(leaf, &contents.dead)?;
-    let kept = clean(leaf, &guard, &contents, version, writer)?;
+    let kept = clean(leaf, guard, &contents, version, writer)?;
     let newer = spot.traits.base;
     let of_newer = kept.seen.iter().filter(|seen| seen.meta.base() == newer);
     let dropped = match of_newer.map(|seen| seen.stamp.version()).min() {
@@ -55,7 +68,7 @@ pub(crate) fn rebase(
     region.fence("nvtree.rebase.base.fence");
     let mut prints = leaf.side.prints().0;
     dropped.iter().for_each(|&slot| prints.set(slot, FREE));
-    set(leaf, &guard, &prints)
+    set(leaf, guard, &prints)
 }
 
 /// Brings the newest elements of keys that only the history knows back into the leaf: what came

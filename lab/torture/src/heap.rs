@@ -1,7 +1,10 @@
 //! A heap under torture: a doubly linked list of items that share counted values, with weak links back.
 
+mod aged;
 mod content;
 mod layers;
+mod library;
+mod top;
 
 use std::path::Path;
 
@@ -15,7 +18,8 @@ use crate::pooled::{expect_accounted, formatted_of};
 use crate::stacked::{Found, Stacked, is_missing};
 use crate::subject::{Script, Subject, elsewhere};
 
-use content::{Content, WIDE};
+use content::Content;
+use top::WIDE;
 
 const SIZE: u64 = 96 << 10;
 const SIZE_MAX: u64 = 160 << 10;
@@ -85,6 +89,16 @@ pub(crate) enum Op {
     Compact,
     /// One such part: what follows changes the heap while it is compacted.
     Move,
+    /// An element more in each collection of the library.
+    Put,
+    /// An element less in each.
+    Take,
+    /// None in any.
+    Empty,
+    /// An object of an older version of its type.
+    Age,
+    /// It becomes one of the newer version.
+    Renew,
 }
 
 /// What an operation comes to: that it was done, or that there was no room.
@@ -137,6 +151,11 @@ fn act(
         Op::Sweep => heap.sweep().map(drop),
         Op::Compact => content::compact(heap),
         Op::Move => heap.compact(3).map(drop),
+        Op::Put => library::put(heap, serial),
+        Op::Take => library::take(heap),
+        Op::Empty => library::clear(heap),
+        Op::Age => aged::age(heap, serial),
+        Op::Renew => aged::renew(heap),
     };
     done(made)
 }
@@ -170,7 +189,12 @@ impl Content {
             Op::Heavy => self.heavy = (serial, content::HEAVY),
             Op::Light if self.heavy.1 == 0 => {}
             Op::Light => self.heavy.1 = content::LIGHT.len() as u64,
-            Op::Dropped | Op::Abort(_) | Op::Ring => {}
+            Op::Put => self.held.put(serial),
+            Op::Take => self.held.take(),
+            Op::Empty => self.held.clear(),
+            Op::Age => self.age = (serial, 1),
+            Op::Renew if self.age.1 == 1 => self.age.1 = 2,
+            Op::Renew | Op::Dropped | Op::Abort(_) | Op::Ring => {}
             Op::Collect | Op::Part | Op::Nothing | Op::Sweep | Op::Compact | Op::Move => {}
         }
         self.number();
@@ -252,7 +276,8 @@ impl Subject for Heaps {
         let root = u64::from(live.enter(content::has_root)?);
         let many = if state.many == 0 { 0 } else { 1 + content::MANY };
         let heavy = if state.heavy.1 == 0 { 0 } else { 1 + state.heavy.1 };
-        let objects = root + many + heavy + (state.items.len() + state.values.len()) as u64;
+        let kept = state.held.objects() + aged::objects(state.age);
+        let objects = root + many + heavy + kept + (state.items.len() + state.values.len()) as u64;
         expect(found.counts[0].1 == objects, "objects are not counted right")?;
         expect(found.counts[2].1 == 0, "counts are larger than the pointers")?;
         expect(found.pending == 0, "objects that were not destroyed")?;
@@ -265,7 +290,7 @@ impl Subject for Heaps {
 
     fn random_op(&self, random: &mut Random) -> Op {
         let (one, two) = (random.below(5), random.below(5));
-        match random.below(41) {
+        match random.below(48) {
             0..=3 => Op::Push,
             4 => Op::PushElsewhere,
             5..=6 => Op::Remove(one),
@@ -293,6 +318,11 @@ impl Subject for Heaps {
             33..=35 => Op::Move,
             36..=37 => Op::Heavy,
             38..=39 => Op::Light,
+            40..=41 => Op::Put,
+            42 => Op::Take,
+            43 => Op::Empty,
+            44..=45 => Op::Age,
+            46 => Op::Renew,
             _ => Op::Sweep,
         }
     }
@@ -324,6 +354,9 @@ impl Subject for Heaps {
             Op::Sweep,
             Op::Compact,
             Op::Move,
+            Op::Put,
+            Op::Age,
+            Op::Renew,
         ]
     }
 
@@ -388,10 +421,21 @@ impl Subject for Heaps {
             ),
             Script::new("orphans", 2, vec![Op::Orphan, Op::Dropped, Op::Sweep]),
         ];
+        list.extend(kept());
         list.extend(compacted());
         list.extend(interrupted());
         list
     }
+}
+
+/// Collections of the library, and versions of a type.
+fn kept() -> Vec<Script<Op>> {
+    let (put, take) = ([const { Op::Put }; 5], [const { Op::Take }; 5]);
+    let collections =
+        [&put[..], &take, &[Op::Put, Op::Put, Op::LabelElsewhere, Op::Empty], &put[..2]];
+    let versions =
+        vec![Op::Age, Op::Renew, Op::Renew, Op::Age, Op::Age, Op::Sweep, Op::Renew, Op::Label];
+    vec![Script::new("collections", 0, collections.concat()), Script::new("versions", 2, versions)]
 }
 
 /// Compactions, and changes between their parts.
@@ -452,6 +496,8 @@ fn interrupted() -> Vec<Script<Op>> {
         (Op::BaseMany, "pool.log.seal.fence"),
         (Op::BaseReuse, "pool.log.settle.fence"),
         (Op::BaseRemove(0), "pool.log.settle.fence"),
+        (Op::Put, "pool.log.seal.fence"),
+        (Op::Age, "pool.log.seal.fence"),
     ];
     for (number, (op, step)) in interrupted.into_iter().enumerate() {
         let leads = vec![(vec![op], Some(step))];

@@ -1,11 +1,12 @@
 //! The list: its types, the transactions on it, and what it shows.
 
-use tembo_heap::{Access, Counted, Error, Heap, Layer, Persist, Ptr, Slice, Weak};
+use tembo_heap::{Access, Atomic, Counted, Error, Heap, Layer, Ptr, Slice};
 
+use super::aged::{self, Age};
+use super::library::{self, Held};
+use super::top::{Cell, Heavy, Item, Library, Top, Value, WIDE, top};
 use crate::judge::{expect, text};
 
-/// Words that are changed together.
-pub(super) const WIDE: usize = 30;
 /// Objects that are made together.
 pub(super) const MANY: u64 = 12;
 /// Objects of which ten fill a chunk, and those of them that stay when most go: in the first chunk as many as in the second.
@@ -24,38 +25,8 @@ pub(crate) struct Content {
     pub(crate) many: u64,
     /// What is heavy, and how much of it is there.
     pub(crate) heavy: (u64, u64),
-}
-
-#[derive(Persist)]
-pub(super) struct Top<'h> {
-    pub(super) first: Option<Ptr<'h, Item<'h>>>,
-    pub(super) label: (u64, u64),
-    pub(super) many: Option<Ptr<'h, Slice<Ptr<'h, Value>>>>,
-    pub(super) wide: [u64; WIDE],
-    heavy: Option<Ptr<'h, Slice<Cell<'h>>>>,
-}
-
-type Cell<'h> = Option<Ptr<'h, Heavy<'h>>>;
-
-#[derive(Persist)]
-struct Heavy<'h> {
-    words: [u64; 38],
-    /// The one before it, if this is an odd one.
-    before: Option<Ptr<'h, Heavy<'h>>>,
-    weak: Option<Weak<'h, Heavy<'h>>>,
-}
-
-#[derive(Persist)]
-pub(super) struct Item<'h> {
-    pub(super) name: u64,
-    pub(super) value: Ptr<'h, Value>,
-    pub(super) next: Option<Ptr<'h, Item<'h>>>,
-    pub(super) back: Option<Weak<'h, Item<'h>>>,
-}
-
-#[derive(Persist)]
-pub(super) struct Value {
-    pub(super) word: u64,
+    pub(super) held: Held,
+    pub(super) age: Age,
 }
 
 impl Content {
@@ -72,16 +43,6 @@ impl Content {
         }
         self.values = order.into_iter().map(|old| self.values[old]).collect();
     }
-}
-
-pub(super) fn top<'h, L: Layer>(tx: &mut Access<'h, L>) -> Result<Ptr<'h, Top<'h>>, Error> {
-    if let Some(top) = tx.root()? {
-        return Ok(top);
-    }
-    let top =
-        tx.alloc(Top { first: None, label: (0, 0), many: None, wide: [0; WIDE], heavy: None })?;
-    tx.set_root(&top)?;
-    Ok(top)
 }
 
 pub(super) fn item<'h, L: Layer>(
@@ -304,6 +265,21 @@ fn show_heavy<'h, L: Counted>(
     Ok(Ok(found))
 }
 
+/// What collections hold, and how old what ages is.
+fn show_kept<'h>(
+    tx: &mut Access<'h, Atomic>,
+    library: Option<Ptr<'h, Library<'h>>>,
+    content: &mut Content,
+) -> Result<Result<(), String>, Error> {
+    let held = library.map(|library| library::show(tx, &library)).transpose()?;
+    let age = aged::show(tx)?;
+    Ok(held.transpose().and_then(|held| {
+        content.held = held.unwrap_or_default();
+        content.age = age?;
+        Ok(())
+    }))
+}
+
 pub(super) fn abort(heap: Heap<'_>, index: usize) -> Result<(), Error> {
     let aborted = heap.atomic(|tx| {
         let item = item(tx, 99)?;
@@ -329,7 +305,7 @@ pub(super) fn show(heap: Heap<'_>) -> Result<Content, String> {
     let content = heap.atomic(|tx| {
         let mut content = Content::default();
         let Some(top) = tx.root::<Top<'_>>()? else { return Ok(content) };
-        let Top { first, label, many, wide, heavy } = tx.read(&top)?;
+        let Top { first, label, many, wide, heavy, library, .. } = tx.read(&top)?;
         (content.label, content.wide) = (label.0, wide[0]);
         wrong = expect(label.0 == label.1, "half a label");
         if wide != [wide[0]; WIDE] {
@@ -351,6 +327,7 @@ pub(super) fn show(heap: Heap<'_>) -> Result<Content, String> {
                 Err(what) => wrong = Err(what),
             }
         }
+        show_kept(tx, library, &mut content)?.unwrap_or_else(|what| wrong = Err(what));
         let (mut at, mut before): (_, Option<Ptr<'_, Item<'_>>>) = (first, None);
         let mut values: Vec<u64> = Vec::new();
         while let Some(item) = at {

@@ -3,7 +3,8 @@
 
 use tembo_heap::{Access, Base, Error, Heap, HeapFile, Ptr, Slice};
 
-use super::content::{Item, MANY, Top, Value, item, link, nth, top, unlink, values};
+use super::content::{MANY, item, link, nth, unlink, values};
+use super::top::{Item, Top, Value, top};
 
 /// An item more at the front, and the label; as one.
 pub(super) fn push(heap: Heap<'_>, serial: u64) -> Result<(), Error> {

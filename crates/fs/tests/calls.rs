@@ -65,7 +65,7 @@ fn is_sound(fs: &Fs) {
 
 #[test]
 fn a_file_has_what_was_written_to_it_and_zeroes_between() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ORDERED {
         let fs = made_over(index);
         let inode = file(&fs, ROOT, "a");
         assert_eq!((inode.mode(), inode.user, inode.group), (0o100_644, 7, 8));

@@ -26,8 +26,11 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// The kinds of indexes whose keys have an order.
-    pub const ALL: [IndexKind; 2] = [IndexKind::Cdds, IndexKind::Nvtree];
+    /// Every kind.
+    pub const ALL: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
+
+    /// The kinds whose keys have an order.
+    pub const ORDERED: [IndexKind; 2] = [IndexKind::Cdds, IndexKind::Nvtree];
 
     /// Whether the index visits keys in the order of their bytes, so that a range of keys means what its bounds say.
     pub const fn is_ordered(self) -> bool {

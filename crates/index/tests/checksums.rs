@@ -18,8 +18,6 @@ use tembo_pool::{Geometry, Object, Pool};
 
 const SIZE: u64 = 256 << 10;
 
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct House {
@@ -103,7 +101,7 @@ fn place_of(image: &[u8], value: &[u8]) -> usize {
 
 #[test]
 fn a_corrupt_record_is_an_error_that_names_its_key_and_nothing_else_is_lost() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let house = made(kind, Records::Checked);
         let sound = image(&house);
         for (key, value) in map() {
@@ -132,7 +130,7 @@ fn a_corrupt_record_is_an_error_that_names_its_key_and_nothing_else_is_lost() {
 
 #[test]
 fn a_corrupt_key_of_a_record_is_no_absent_key() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let house = made(kind, Records::Checked);
         let sound = image(&house);
         for (key, value) in map().into_iter().filter(|(key, _)| key.len() > 12) {
@@ -150,7 +148,7 @@ fn a_corrupt_key_of_a_record_is_no_absent_key() {
 
 #[test]
 fn without_checksums_a_corrupt_record_is_a_wrong_value() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let house = made(kind, Records::Unchecked);
         let mut image = image(&house);
         let (key, value) = map().pop_last().unwrap();
@@ -195,7 +193,7 @@ fn text(house: &House) -> String {
 
 #[test]
 fn trees_of_earlier_versions_of_the_program_are_read() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         for records in [Records::Unchecked, Records::Checked] {
             let path = path(kind, records);
             if std::env::var_os("TEMBO_WRITE_IMAGES").is_some() {
@@ -259,7 +257,7 @@ const FIRST: usize = 8192;
 
 #[test]
 fn with_checksums_hardly_a_flipped_bit_is_a_wrong_answer() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let wrong = |counts: [usize; 3]| counts[2] * 100 / counts.iter().sum::<usize>();
         let (without, with) = (flips(kind, Records::Unchecked), flips(kind, Records::Checked));
         println!("{}: right, error, wrong: {without:?} without, {with:?} with", kind.name());

@@ -15,8 +15,6 @@ use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 /// Operations that are prefetched together.
 const PREFETCHED: usize = 20;
 
@@ -473,22 +471,24 @@ fn run_all(
 
 #[test]
 fn every_retained_version_answers_on_small_nodes() {
-    KINDS.iter().for_each(|&kind| run_all(kind, 192, 60, 150, |_| false));
+    IndexKind::ALL.iter().for_each(|&kind| run_all(kind, 192, 60, 150, |_| false));
 }
 
 #[test]
 fn every_retained_version_answers_with_aborts() {
-    KINDS.iter().for_each(|&kind| run_all(kind, 192, 60, 150, |_| true));
+    IndexKind::ALL.iter().for_each(|&kind| run_all(kind, 192, 60, 150, |_| true));
 }
 
 #[test]
 fn every_retained_version_answers_on_full_size_nodes() {
-    KINDS.iter().for_each(|&kind| run_all(kind, 1024, 10, 400, |seed| seed.is_multiple_of(2)));
+    IndexKind::ALL
+        .iter()
+        .for_each(|&kind| run_all(kind, 1024, 10, 400, |seed| seed.is_multiple_of(2)));
 }
 
 #[test]
 fn every_retained_version_answers_of_the_longest_keys() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         for seed in 1..5 {
             run(kind, (seed, [192, 1024][seed as usize % 2], LONGEST), 60, seed.is_multiple_of(2));
         }
@@ -497,7 +497,7 @@ fn every_retained_version_answers_of_the_longest_keys() {
 
 #[test]
 fn a_key_that_is_too_long_changes_nothing() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let mut house = House::new(kind, 192);
         for n in 0..60_u8 {
             // Without a bound the length of what these have in common would run into another field.

@@ -11,8 +11,6 @@ mod wait;
 use wait::wait_until;
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const KEYS: u64 = 20_000;
 
 fn store(background: bool) -> (Store, Keyspace) {
@@ -95,7 +93,7 @@ fn what_is_left_is_found_while_the_rest_is_collected() {
 /// Otherwise space that is about to be given back is taken for space that the data needs.
 #[test]
 fn a_report_says_whether_what_was_removed_is_collected() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let options = Options::new().index(index).background(false).size(16 << 20);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("a").unwrap();
@@ -139,7 +137,7 @@ fn a_snapshot_keeps_what_it_sees_through_a_collection() {
 /// The snapshot reads what it read before, however often everything is overwritten.
 #[test]
 fn what_a_snapshot_held_comes_back_when_it_is_dropped() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         for (background, len) in [(false, 8), (true, 8), (false, 120)] {
             let options = Options::new()
                 .index(index)

@@ -51,3 +51,22 @@ mod nvtree {
     mod rollback;
     mod scrub;
 }
+
+#[path = "found"]
+mod hash {
+    /// Of every store in here.
+    pub(crate) const INDEX: tembo_kv::IndexKind = tembo_kv::IndexKind::Hash;
+
+    mod aborts;
+    mod bench;
+    mod counts;
+    mod flips;
+    mod full;
+    #[allow(dead_code)]
+    mod image;
+    mod large;
+    mod names;
+    mod orders;
+    mod rollback;
+    mod scrub;
+}

@@ -13,8 +13,6 @@ use tembo_pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_sim::{Chooser, Failure, Fault, Random, Rest, SimDisk};
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const POOL: &str = "/disk/pool";
 
 /// Values that no sync has seen.
@@ -85,7 +83,7 @@ fn collect(store: &Store) {
 }
 
 fn each(test: impl Fn(Filled)) {
-    KINDS.into_iter().for_each(|index| test(filled(index)));
+    IndexKind::ALL.into_iter().for_each(|index| test(filled(index)));
 }
 
 #[test]
@@ -185,7 +183,7 @@ fn a_rollback_that_cannot_be_synced_is_in_force_and_durable_after_the_next_sync(
 
 #[test]
 fn a_store_that_cannot_be_synced_is_there_and_durable_when_it_is_opened() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let disk = SimDisk::default();
         let options = options(&disk, index);
         let pool = Pool::create(Path::new(POOL), &options).unwrap();

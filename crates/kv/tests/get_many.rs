@@ -14,8 +14,6 @@ use random::Random;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 fn open(index: IndexKind) -> (Store, Keyspace) {
     let options = Options::new().index(index).background(false).size(4 << 20).size_max(256 << 20);
     let store = Store::volatile(&options).unwrap();
@@ -81,7 +79,7 @@ fn change(random: &mut Random, (store, space): (&Store, Keyspace), map: &mut Map
 
 #[test]
 fn keys_that_are_looked_for_together_have_what_each_of_them_has() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (store, space) = open(index);
         let (mut random, mut map) = (Random(21), Map::new());
         let mut kept: Vec<(Snapshot, Map)> = Vec::new();
@@ -113,9 +111,11 @@ fn keys_that_are_looked_for_together_have_what_each_of_them_has() {
 
 #[test]
 fn a_transaction_finds_what_it_has_written_among_what_was_there() {
-    for (index, isolation) in
-        KINDS.into_iter().zip([Isolation::Snapshot, Isolation::Serialisable, Isolation::Snapshot])
-    {
+    for (index, isolation) in IndexKind::ALL.into_iter().zip([
+        Isolation::Snapshot,
+        Isolation::Serialisable,
+        Isolation::Snapshot,
+    ]) {
         let (store, space) = open(index);
         let (mut random, mut map) = (Random(5), Map::new());
         for round in 0..30 {
@@ -167,7 +167,7 @@ fn a_keyspace_that_is_not_there_is_an_error_and_no_key_is_none() {
 fn all_are_of_one_version_beside_writers() {
     const KEYS: u64 = 40;
     const COMMITS: u64 = 300;
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (store, space) = open(index);
         let keys: Vec<Vec<u8>> = (0..KEYS)
             .map(|number| match number % 2 {

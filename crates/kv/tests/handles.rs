@@ -11,8 +11,6 @@ use tembo_kv::{
 };
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 /// Longer than any step of a test takes.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -49,7 +47,7 @@ fn every_handle_can_be_sent_and_the_store_be_shared() {
 
 #[test]
 fn handles_outlive_the_store_that_they_came_from() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (store, space) = store(index);
         put(&store, space, b"a", b"1");
         let snapshot = store.snapshot().unwrap();
@@ -127,7 +125,7 @@ fn the_file_is_free_when_the_last_handle_is_dropped() {
 
 #[test]
 fn a_thread_that_would_wait_for_itself_gets_an_error_and_what_needs_no_lock_is_answered() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         would_deadlock(index);
     }
 }
@@ -213,7 +211,7 @@ fn would_deadlock(index: IndexKind) {
 
 #[test]
 fn clones_of_a_store_work_on_threads_of_their_own() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (store, space) = store(index);
         let threads: Vec<_> = (0..4u64)
             .map(|thread| {
@@ -256,7 +254,7 @@ fn a_table_of_sessions_keeps_transactions_and_snapshots_across_threads() {
 
 #[test]
 fn rollback_and_snapshots_go_by_name_too() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (store, space) = store(index);
         put(&store, space, b"a", b"1");
         store.save_snapshot("before").unwrap();

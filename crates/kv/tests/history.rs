@@ -29,8 +29,6 @@ use random::Random;
 use state::{State, state};
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const NAMES: [&str; 2] = ["a", "b"];
 
 fn go_on(_: u64) -> ControlFlow<()> {
@@ -167,7 +165,7 @@ fn apply(state: &mut State, change: Change) {
 
 #[test]
 fn every_version_of_the_window_is_read_and_followed() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
         let mut past = Past::new(store, 77);
         let from = past.store.retain(Retention::Since(past.store.visible())).unwrap();
@@ -192,7 +190,7 @@ fn every_version_of_the_window_is_read_and_followed() {
 
 #[test]
 fn a_window_moves_on_and_gives_back_what_it_leaves() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
         let mut past = Past::new(store, 4711);
         past.store.retain(Retention::Versions(200)).unwrap();
@@ -230,7 +228,7 @@ fn reopen(path: &Path, domain: DomainRequest, index: IndexKind) -> Store {
 
 #[test]
 fn a_window_survives_the_process() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         for domain in [DomainRequest::Logged, DomainRequest::Flush] {
             let directory = Directory::new("window");
             let path = directory.pool();
@@ -265,7 +263,7 @@ fn a_window_survives_the_process() {
 
 #[test]
 fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
         let mut past = Past::new(store, 31);
         past.store.retain(Retention::Since(past.store.visible())).unwrap();
@@ -303,7 +301,7 @@ fn a_rollback_goes_to_any_version_of_the_window_and_followers_learn_of_it() {
 
 #[test]
 fn a_follower_needs_no_window_and_what_it_was_given_is_given_back() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let store = Store::volatile(&options(DomainRequest::Volatile, index)).unwrap();
         let mut past = Past::new(store, 5);
         let (mut copy, after) = (past.now.clone(), past.store.visible());
@@ -405,7 +403,7 @@ fn transfer_beside(store: &Store, round: u64, accounts: u64) {
 fn a_follower_of_writers_at_work_sees_each_version_whole() {
     const ACCOUNTS: u64 = 300;
     const ROUNDS: u64 = 20_000;
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let options = options(DomainRequest::Volatile, index).background(true);
         let store = Store::volatile(&options).unwrap();
         store.keyspace("a").unwrap();
@@ -465,7 +463,7 @@ fn a_follower_of_writers_at_work_sees_each_version_whole() {
 #[test]
 fn a_difference_is_found_beside_a_writer_at_work() {
     let directory = Directory::new("difference");
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let options = options(DomainRequest::Volatile, index).background(true);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("a").unwrap();
@@ -491,7 +489,7 @@ fn a_difference_is_found_beside_a_writer_at_work() {
                 let part = file.with_extension("part");
                 store.save(&part, &since, &mut go_on).unwrap();
                 let pool = file.with_extension("pool");
-                let kind = KINDS[number % 3];
+                let kind = IndexKind::ALL[number % 3];
                 let made = self::options(DomainRequest::Logged, kind);
                 restore(&[&file, &part], &pool, &made, &mut |_| ()).unwrap();
                 let again = Store::open(&pool, &made).unwrap();

@@ -43,7 +43,7 @@ fn live(options: &Options, directory: &Directory, changes: impl Iterator<Item = 
 
 #[test]
 fn a_pool_grows_by_what_is_in_it_and_not_by_how_often_its_process_is_killed() {
-    for index in [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash] {
+    for index in IndexKind::ALL {
         let (directory, options) = (Directory::new("kills"), options(index));
         let mut last = live(&options, &directory, 0..LIVE / VALUE);
         for life in 0..100 {

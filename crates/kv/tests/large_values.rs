@@ -20,8 +20,6 @@ const STRICT: Durability = Durability::Strict;
 /// Names that are prefixes of each other.
 const NAMES: [&[u8]; 3] = [b"", b"a", b"a\0"];
 
-const ALL: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 /// Longer values are cut.
 const LEN_MAX: u64 = 100_000;
 
@@ -176,7 +174,7 @@ fn run(store: &Store, space: Keyspace, model: &mut Model, random: &mut Random, s
 
 #[test]
 fn it_is_what_a_vector_of_bytes_is() {
-    for index in ALL {
+    for index in IndexKind::ALL {
         for seed in 1..=4 {
             let (store, space) = store(index, 32 << 20);
             let (mut model, mut random) = (Model::default(), Random(seed));
@@ -195,7 +193,7 @@ fn it_is_what_a_vector_of_bytes_is() {
 
 #[test]
 fn it_is_the_same_after_reopening() {
-    for index in ALL {
+    for index in IndexKind::ALL {
         let directory = Directory::new(&format!("large-{index:?}"));
         let options = options(index, 32 << 20);
         let store = Store::create(&directory.pool(), &options).unwrap();
@@ -353,7 +351,9 @@ fn a_value_that_is_removed_beside_a_write_leaves_no_piece() {
 /// The exclusive writer fills a hole while a transaction that does not see it waits to cut there.
 #[test]
 fn a_cut_conflicts_with_what_the_exclusive_writer_has_filled() {
-    for (index, is_cut) in ALL.into_iter().flat_map(|index| [(index, false), (index, true)]) {
+    for (index, is_cut) in
+        IndexKind::ALL.into_iter().flat_map(|index| [(index, false), (index, true)])
+    {
         let (store, space) = store(index, 8 << 20);
         let mut tx = begin(&store);
         let mut value = LargeValue::create(&mut tx, space, b"v", 4096).unwrap();

@@ -19,8 +19,6 @@ use map::{Map, all};
 use random::Random;
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const KEYS: u64 = 3000;
 
 fn options(index: IndexKind) -> Options {
@@ -91,7 +89,7 @@ fn shows_all(store: &Store, space: Keyspace, model: &Map, random: &mut Random) {
 
 #[test]
 fn a_pool_that_is_larger_than_memory_shows_what_any_other_does() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let directory = Directory::new(&format!("larger-{}", index.name()));
         let mut random = Random(0x1234_5678_9ABC_DEF1);
         let mut model = Map::new();

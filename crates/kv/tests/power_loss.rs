@@ -9,8 +9,6 @@ use tembo_pool::Geometry;
 use tembo_sim::{Chooser, Rest, SimDisk};
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const POOL: &str = "/disk/test.pool";
 
 fn options(disk: &SimDisk, index: IndexKind) -> Options {
@@ -43,7 +41,7 @@ fn elephant(store: &Store) -> Option<Vec<u8>> {
 
 #[test]
 fn a_keyspace_survives_a_power_loss_without_a_later_sync() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let disk = SimDisk::default();
         let store = Store::create(Path::new(POOL), &options(&disk, index)).unwrap();
         let animals = store.keyspace("animals").unwrap();

@@ -9,8 +9,6 @@ use tembo_kv::{
 };
 
 const STRICT: Durability = Durability::Strict;
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 struct Folder(PathBuf);
 
 impl Folder {
@@ -85,7 +83,7 @@ fn settle(store: &Store) {
 
 #[test]
 fn readers_see_the_state_before_until_it_is_committed() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = volatile(kind);
         let version = change(&store, space).prepare(b"id").unwrap();
         assert_eq!(version, store.visible());
@@ -115,7 +113,7 @@ fn readers_see_the_state_before_until_it_is_committed() {
 
 #[test]
 fn one_that_is_dropped_leaves_nothing_and_holds_nothing() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = volatile(kind);
         change(&store, space).prepare(b"id").unwrap();
         store.drop_prepared(b"id").unwrap();
@@ -130,7 +128,7 @@ fn one_that_is_dropped_leaves_nothing_and_holds_nothing() {
 
 #[test]
 fn no_other_change_of_a_held_key_is_made() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = volatile(kind);
         let version = change(&store, space).prepare(b"id").unwrap();
         for key in [b"b", b"c", b"n"] {
@@ -166,7 +164,7 @@ fn no_other_change_of_a_held_key_is_made() {
 
 #[test]
 fn a_transaction_that_outgrows_memory_neither_passes_nor_fails_to_be_prepared() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let options = options(kind).transaction_memory(0);
         let store = Store::volatile(&options).unwrap();
         let space = store.keyspace("x").unwrap();
@@ -191,7 +189,7 @@ fn a_transaction_that_outgrows_memory_neither_passes_nor_fails_to_be_prepared() 
 
 #[test]
 fn a_serialisable_one_holds_what_it_has_read_against_writers() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = volatile(kind);
         let mut tx = store.transaction(Isolation::Serialisable).unwrap();
         tx.get(space, b"a").unwrap();
@@ -229,7 +227,7 @@ fn a_serialisable_one_holds_what_it_has_read_against_writers() {
 
 #[test]
 fn it_is_validated_when_it_is_prepared() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = volatile(kind);
         let late = change(&store, space);
         store.put(space, b"b", b"first", STRICT).unwrap();
@@ -301,7 +299,7 @@ fn their_number_has_a_bound() {
 
 #[test]
 fn they_outlive_the_process_with_what_they_hold() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let folder = Folder::new("prepared-open");
         let large = vec![3_u8; 100_000];
         let store = Store::create(&folder.pool(), &options(kind)).unwrap();
@@ -350,7 +348,7 @@ fn they_outlive_the_process_with_what_they_hold() {
 
 #[test]
 fn a_rollback_drops_what_was_prepared_later_and_brings_back_what_was_decided_later() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = volatile(kind);
         let first = store.save_snapshot("first").unwrap();
         change(&store, space).prepare(b"id").unwrap();

@@ -12,7 +12,7 @@ const ROUNDS: u32 = 150;
 
 #[test]
 fn a_range_shows_each_key_once_and_in_order() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ORDERED {
         let pool = PoolOptions { size: 4 << 20, ..Options::new().pool_options() };
         let options = Options::new().pool(pool).index(index);
         let store = Store::volatile(&options).unwrap();

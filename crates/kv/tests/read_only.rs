@@ -17,8 +17,6 @@ use tembo_pool::{Error as PoolError, FeatureSet, Kind, KnownKind, NewTenant, Poo
 use tembo_pool::{Tenant, TenantEntry, TenantFeatures, TenantKind};
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const COUNT: u32 = 500;
 
 fn options(index: IndexKind) -> Options {
@@ -93,7 +91,7 @@ fn serves_all(store: &Store, named: u64) {
 
 #[test]
 fn all_is_served_beside_others_and_no_file_changes() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (folder, named) = crashed(&format!("served-{}", index.name()), index);
         let before = files(&folder);
         let store = Store::open(&folder.pool(), &to_read(index)).unwrap();
@@ -127,7 +125,7 @@ fn all_is_served_beside_others_and_no_file_changes() {
 
 #[test]
 fn whatever_would_change_the_store_is_refused() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (folder, named) = crashed(&format!("refused-{}", index.name()), index);
         let before = files(&folder);
         let store = Store::open(&folder.pool(), &to_read(index)).unwrap();

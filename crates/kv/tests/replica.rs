@@ -25,8 +25,6 @@ use random::Random;
 use state::{State, state};
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const KEPT: Retention = Retention::Versions(1 << 20);
 
@@ -142,7 +140,7 @@ fn compare(primary: &Store, replica: &Store, from: u64) {
 
 #[test]
 fn a_replica_is_the_same_at_every_version() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         for seed in 1..4 {
             println!("{index:?} {seed}");
             let (mut random, domain) = (Random(seed * 0x9E37_79B9), DomainRequest::Volatile);
@@ -167,7 +165,7 @@ fn a_replica_is_the_same_at_every_version() {
 
 #[test]
 fn a_replica_follows_a_rollback() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (mut random, domain) = (Random(77), DomainRequest::Volatile);
         let primary = Store::volatile(&options(domain, index)).unwrap();
         let store = Store::volatile(&options(domain, index)).unwrap();
@@ -202,7 +200,7 @@ fn copy(from: &Path, to: &Path) {
 /// A copy of the pool at any store is what a crash there leaves: half of a version, and then it is made again.
 #[test]
 fn a_version_that_a_crash_has_interrupted_is_made_again() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let directory = Directory::new(&format!("replica-crash-{index:?}"));
         let mut random = Random(4242);
         let options = options(DomainRequest::Flush, index);
@@ -251,7 +249,7 @@ fn a_version_that_a_crash_has_interrupted_is_made_again() {
 
 #[test]
 fn a_restart_between_two_versions_leaves_nothing_to_scrub() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let directory = Directory::new(&format!("replica-restart-{index:?}"));
         let options = options(DomainRequest::Logged, index);
         let store = Store::create(&directory.pool(), &options).unwrap();
@@ -273,7 +271,7 @@ fn a_restart_between_two_versions_leaves_nothing_to_scrub() {
 
 #[test]
 fn a_crash_of_the_primary_leaves_a_gap_that_the_replica_skips() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let directory = Directory::new(&format!("replica-primary-{index:?}"));
         let mut random = Random(99);
         let options = options(DomainRequest::Flush, index);
@@ -314,7 +312,7 @@ fn replica_at_ten(index: IndexKind) -> (Store, Replica, Keyspace) {
 
 #[test]
 fn what_is_refused_changes_nothing_and_the_version_can_be_tried_again() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (store, replica, space) = replica_at_ten(index);
         let change = |name: &str, event| Change { version: 12, keyspace: name.into(), event };
         let put =
@@ -355,7 +353,7 @@ impl Count for Store {
 
 #[test]
 fn a_replica_takes_own_writes_once_it_is_promoted() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let (store, replica, space) = replica_at_ten(index);
         let put = || store.put(space, b"own", b"1", Durability::Strict);
         assert!(matches!(put(), Err(Error::IsReplica)));
@@ -394,7 +392,7 @@ fn a_store_that_was_promoted_stays_so() {
 
 #[test]
 fn a_promotion_right_behind_an_open_lasts_and_so_do_own_writes() {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let directory = Directory::new(&format!("replica-promoted-behind-an-open-{index:?}"));
         let (path, options) = (directory.file("pool"), options(DomainRequest::Flush, index));
         let change = |event| Change { version: 2, keyspace: "a".into(), event };

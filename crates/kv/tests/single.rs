@@ -12,8 +12,6 @@ use tembo_kv::{Durability, Error, IndexKind, Keyspace, Options, Progress, Store,
 use tembo_pool::Geometry;
 
 /// The indexes under test.
-const KINDS: &[IndexKind] = &[IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 fn store(index: IndexKind) -> (Store, Keyspace) {
     let options =
         Options::new().index(index).background(false).geometry(Geometry::TINY).size(4 << 20);
@@ -39,7 +37,7 @@ fn number(value: Option<&[u8]>) -> Option<u64> {
 #[test]
 fn readers_of_single_keys_see_them_rise_and_whole_beside_the_writer() {
     const ROUNDS: u64 = 3000;
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind);
         let keys: Vec<Vec<u8>> = (0..40u32).map(|key| key.to_be_bytes().to_vec()).collect();
         let done = AtomicBool::new(false);
@@ -94,7 +92,7 @@ fn readers_of_single_keys_see_them_rise_and_whole_beside_the_writer() {
 
 #[test]
 fn a_read_holds_its_version_while_it_lasts() {
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind);
         // Too long to be copied.
         let second = b"second".repeat(100);
@@ -121,7 +119,7 @@ fn a_read_holds_its_version_while_it_lasts() {
 
 #[test]
 fn a_copied_value_stays_what_it_was_and_holds_nothing() {
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind);
         for value in [b"first".to_vec(), b"second".repeat(10), b"third".repeat(100)] {
             store.put(space, b"a", b"before", Durability::Strict).unwrap();
@@ -160,7 +158,7 @@ fn a_copied_value_stays_what_it_was_and_holds_nothing() {
 #[test]
 fn readers_beside_a_writer_that_clears_see_values_of_their_own_keyspace() {
     const ROUNDS: u64 = 150;
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind);
         let other = store.keyspace("other").unwrap();
         let done = AtomicBool::new(false);
@@ -202,7 +200,7 @@ fn readers_beside_a_writer_that_clears_see_values_of_their_own_keyspace() {
 
 #[test]
 fn a_read_knows_which_trees_there_are() {
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind);
         let saved = store.save_snapshot("s").unwrap();
         store.put(space, b"a", b"1", Durability::Strict).unwrap();
@@ -228,7 +226,7 @@ fn a_read_knows_which_trees_there_are() {
 
 #[test]
 fn single_changes_count_and_move_the_version_only_if_they_change_something() {
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind);
         let count = || store.exclusive().unwrap().count(space).unwrap();
         let before = store.visible();

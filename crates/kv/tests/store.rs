@@ -21,8 +21,6 @@ use map::{Map, all};
 use random::Random;
 
 /// The indexes under test.
-const KINDS: &[IndexKind] = &[IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 fn options(domain: DomainRequest, index: IndexKind) -> Options {
     // Few pages stay private: a store outside a section would be lost with its page.
     let (size_max, log_size, private_max) = (1 << 30, 1 << 20, 256 << 10);
@@ -199,21 +197,21 @@ fn run(domain: DomainRequest, kind: IndexKind, seed: u64, steps: usize) {
 
 #[test]
 fn the_store_is_a_map_with_a_past_in_the_flush_domain() {
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         (1..5).for_each(|seed| run(DomainRequest::Flush, kind, seed, 300));
     }
 }
 
 #[test]
 fn the_store_is_a_map_with_a_past_in_the_logged_domain() {
-    for &kind in KINDS {
+    for kind in IndexKind::ALL {
         (1..5).for_each(|seed| run(DomainRequest::Logged, kind, seed, 300));
     }
 }
 
 #[test]
 fn a_pool_may_be_larger_than_the_memory_that_it_may_take() {
-    KINDS.iter().for_each(|&kind| is_larger_than_its_memory(kind));
+    IndexKind::ALL.iter().for_each(|&kind| is_larger_than_its_memory(kind));
 }
 
 fn is_larger_than_its_memory(kind: IndexKind) {
@@ -246,7 +244,7 @@ fn is_larger_than_its_memory(kind: IndexKind) {
 
 #[test]
 fn readers_see_their_version_beside_the_writer() {
-    KINDS.iter().for_each(|&kind| is_read_beside_the_writer(kind));
+    IndexKind::ALL.iter().for_each(|&kind| is_read_beside_the_writer(kind));
 }
 
 fn is_read_beside_the_writer(kind: IndexKind) {
@@ -295,8 +293,8 @@ fn is_read_beside_the_writer(kind: IndexKind) {
 
 #[test]
 fn a_writer_goes_back_to_its_savepoint_more_often_than_voids_can_be_noted() {
-    for kind in KINDS {
-        let store = Store::volatile(&memory(*kind)).unwrap();
+    for kind in IndexKind::ALL {
+        let store = Store::volatile(&memory(kind)).unwrap();
         let [one, two] = ["one", "two"].map(|name| store.keyspace(name).unwrap());
         store.put(one, b"kept", b"0", Durability::Strict).unwrap();
         store.put(two, b"kept", b"0", Durability::Strict).unwrap();
@@ -329,7 +327,7 @@ fn a_writer_goes_back_to_its_savepoint_more_often_than_voids_can_be_noted() {
 
 #[test]
 fn rollback_needs_a_retained_version_before_which_nothing_is_read() {
-    KINDS.iter().for_each(|&kind| is_rolled_back(kind));
+    IndexKind::ALL.iter().for_each(|&kind| is_rolled_back(kind));
 }
 
 fn is_rolled_back(kind: IndexKind) {
@@ -421,7 +419,7 @@ fn a_million_random_puts_cost_what_the_formula_says() {
 /// any recovery.
 #[test]
 fn any_number_of_crashes_before_recovery_leaves_a_store_that_opens() {
-    KINDS.iter().for_each(|&kind| opens_after_any_number_of_crashes(kind));
+    IndexKind::ALL.iter().for_each(|&kind| opens_after_any_number_of_crashes(kind));
 }
 
 fn opens_after_any_number_of_crashes(kind: IndexKind) {

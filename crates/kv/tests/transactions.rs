@@ -11,8 +11,6 @@ use tembo_kv::{
 use tembo_pool::Geometry;
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 #[path = "driver/random.rs"]
 mod random;
 mod transactions {
@@ -102,7 +100,7 @@ const OTHERS: [(&str, Other); 8] = [
 
 #[test]
 fn the_first_to_commit_a_key_wins() {
-    for (kind, isolation) in KINDS.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
+    for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         for (what, other) in OTHERS {
             for is_there in [true, false] {
                 for memory in [0, 1 << 20] {
@@ -151,7 +149,7 @@ fn the_first_to_commit_a_key_wins() {
 /// Found by a history of eight threads: the key is absent at the snapshot and at the commit.
 #[test]
 fn the_first_to_commit_a_key_wins_also_if_it_is_removed_in_the_same_batch() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"other", b"1");
         let mut late = store.transaction(Isolation::Snapshot).unwrap();
@@ -169,7 +167,7 @@ fn the_first_to_commit_a_key_wins_also_if_it_is_removed_in_the_same_batch() {
 
 #[test]
 fn a_writer_of_other_keys_is_in_the_way_of_none() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind, 1 << 20);
         for i in 0..100u8 {
             put(&store, space, &[i], &[i; 9]);
@@ -206,7 +204,7 @@ fn a_writer_of_other_keys_is_in_the_way_of_none() {
 
 #[test]
 fn write_skew_is_allowed_by_snapshots_and_refused_when_serialisable() {
-    for (kind, isolation) in KINDS.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
+    for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"a", b"1");
         put(&store, space, b"b", b"1");
@@ -256,7 +254,7 @@ fn a_serialisable_range_has_no_phantoms() {
             }
         },
     ];
-    for kind in IndexKind::ALL {
+    for kind in IndexKind::ORDERED {
         for (from, to, direction, most, is_read) in READS {
             for (number, other) in others.iter().enumerate() {
                 let (store, space) = store(kind, 1 << 20);
@@ -292,7 +290,7 @@ fn a_serialisable_range_has_no_phantoms() {
 
 #[test]
 fn what_was_read_and_removed_is_a_conflict_and_what_came_and_went_is_none() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"there", b"1");
         let begin = || {
@@ -328,7 +326,7 @@ fn what_was_read_and_removed_is_a_conflict_and_what_came_and_went_is_none() {
 
 #[test]
 fn a_transaction_that_only_reads_commits_at_its_snapshot_whatever_happens() {
-    for (kind, isolation) in KINDS.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
+    for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         let (store, space) = store(kind, 1 << 20);
         put(&store, space, b"a", b"1");
         let mut tx = store.transaction(isolation).unwrap();

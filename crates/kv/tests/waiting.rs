@@ -21,8 +21,6 @@ use directory::Directory;
 use wait::wait_until;
 
 /// The indexes under test.
-const KINDS: [IndexKind; 3] = [IndexKind::Cdds, IndexKind::Nvtree, IndexKind::Hash];
-
 const LONG: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::ZERO;
 
@@ -34,7 +32,7 @@ fn options(index: IndexKind) -> Options {
 
 /// Stores of both indexes: one whose versions are durable when they are visible, and one with a log.
 fn each_store(name: &str, test: impl Fn(Store, Keyspace)) {
-    for index in KINDS {
+    for index in IndexKind::ALL {
         let directory = Directory::new(&format!("waiting-{name}-{index:?}"));
         let mut logged = options(index);
         logged = logged.domain(DomainRequest::Logged);

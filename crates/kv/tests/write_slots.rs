@@ -27,9 +27,12 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-fn store(background: bool, size_max: u64) -> (Store, Keyspace) {
+/// The kinds whose stores have write slots.
+const SLOTTED: [IndexKind; 2] = [IndexKind::Nvtree, IndexKind::Hash];
+
+fn store(index: IndexKind, background: bool, size_max: u64) -> (Store, Keyspace) {
     let options = Options::new()
-        .index(IndexKind::Nvtree)
+        .index(index)
         .background(background)
         .geometry(Geometry::TINY)
         .size(256 << 10)
@@ -163,127 +166,140 @@ fn compare(store: &Store, space: Keyspace, expected: &Map) {
 
 #[test]
 fn lanes_beside_snapshots_groups_transactions_and_the_background() {
-    let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 3000 * number("TEMBO_STRESS", 1));
-    let (store, space) = store(true, 256 << 20);
-    let (other, counters) = (store.keyspace("other").unwrap(), store.keyspace("counters").unwrap());
-    let mut owners = Owner::all(&store, space, seed);
-    // What a snapshot shows stays, whatever happens meanwhile.
-    let look = || {
-        let snapshot = store.snapshot().unwrap();
-        let first = all(&snapshot, space);
-        (0..300).for_each(|_| std::thread::yield_now());
-        assert!(first == all(&snapshot, space));
-    };
-    // A keyspace that is cleared while it is written.
-    let clear = || {
-        for n in (0..40_u64).cycle().take(2000) {
-            store.put(other, &n.to_be_bytes(), &[7; 300], Durability::Buffered).unwrap();
-        }
-        let mut writer = store.exclusive().unwrap();
-        writer.clear(other).unwrap();
-        writer.put(other, b"left", b"1").unwrap();
-        writer.commit(Durability::Buffered).unwrap();
-        assert_eq!(store.get(other, b"left").unwrap().as_deref(), Some(&b"1"[..]));
-    };
-    // Two counters that rise together.
-    let counts = AtomicU64::new(0);
-    let count = || {
-        let rise = store.with_retry(Isolation::Serialisable, Durability::Buffered, |tx| {
-            let a = tx.get(counters, b"a")?.map_or(0, |value| word(&value));
-            let b = tx.get(counters, b"b")?.map_or(0, |value| word(&value));
-            assert_eq!(a, b);
-            tx.put(counters, b"a", &(a + 1).to_le_bytes())?;
-            tx.put(counters, b"b", &(a + 1).to_le_bytes())
-        });
-        // Of the tries of a transaction that others always come before, none may be left.
-        let before = rise.map(|()| counts.fetch_add(1, Ordering::Relaxed));
-        if before.is_ok_and(|before| before < 1000 && before % 50 == 0) {
-            // A group that is given up.
+    for index in SLOTTED {
+        let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 3000 * number("TEMBO_STRESS", 1));
+        let (store, space) = store(index, true, 256 << 20);
+        let (other, counters) =
+            (store.keyspace("other").unwrap(), store.keyspace("counters").unwrap());
+        let mut owners = Owner::all(&store, space, seed);
+        // What a snapshot shows stays, whatever happens meanwhile.
+        let look = || {
+            let snapshot = store.snapshot().unwrap();
+            let first = all(&snapshot, space);
+            (0..300).for_each(|_| std::thread::yield_now());
+            assert!(first == all(&snapshot, space));
+        };
+        // A keyspace that is cleared while it is written.
+        let clear = || {
+            for n in (0..40_u64).cycle().take(2000) {
+                store.put(other, &n.to_be_bytes(), &[7; 300], Durability::Buffered).unwrap();
+            }
             let mut writer = store.exclusive().unwrap();
-            writer.put(counters, b"a", b"never").unwrap();
-        }
-    };
-    churn(&mut owners, steps, &[&look, &clear, &count]);
-    let found = store.get(counters, b"a").unwrap().map_or(0, |value| word(&value));
-    assert_eq!(found, counts.load(Ordering::Relaxed));
-    compare(&store, space, &union(&owners));
+            writer.clear(other).unwrap();
+            writer.put(other, b"left", b"1").unwrap();
+            writer.commit(Durability::Buffered).unwrap();
+            assert_eq!(store.get(other, b"left").unwrap().as_deref(), Some(&b"1"[..]));
+        };
+        // Two counters that rise together.
+        let counts = AtomicU64::new(0);
+        let count = || {
+            let rise = store.with_retry(Isolation::Serialisable, Durability::Buffered, |tx| {
+                let a = tx.get(counters, b"a")?.map_or(0, |value| word(&value));
+                let b = tx.get(counters, b"b")?.map_or(0, |value| word(&value));
+                assert_eq!(a, b);
+                tx.put(counters, b"a", &(a + 1).to_le_bytes())?;
+                tx.put(counters, b"b", &(a + 1).to_le_bytes())
+            });
+            // Of the tries of a transaction that others always come before, none may be left.
+            let before = rise.map(|()| counts.fetch_add(1, Ordering::Relaxed));
+            if before.is_ok_and(|before| before < 1000 && before % 50 == 0) {
+                // A group that is given up.
+                let mut writer = store.exclusive().unwrap();
+                writer.put(counters, b"a", b"never").unwrap();
+            }
+        };
+        churn(&mut owners, steps, &[&look, &clear, &count]);
+        let found = store.get(counters, b"a").unwrap().map_or(0, |value| word(&value));
+        assert_eq!(found, counts.load(Ordering::Relaxed));
+        compare(&store, space, &union(&owners));
+    }
 }
 
 #[test]
 fn slots_with_nothing_beside_them_but_old_snapshots() {
-    let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 4000 * number("TEMBO_STRESS", 1));
-    let (store, space) = store(true, 256 << 20);
-    let mut owners = Owner::all(&store, space, seed ^ 0x55);
-    for _ in 0..3 {
-        churn(&mut owners, steps / 6, &[]);
-        let (snapshot, then) = (store.snapshot().unwrap(), union(&owners));
-        churn(&mut owners, steps / 6, &[]);
-        assert!(all(&snapshot, space) == then);
-        drop(snapshot);
-        compare(&store, space, &union(&owners));
+    for index in SLOTTED {
+        let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 4000 * number("TEMBO_STRESS", 1));
+        let (store, space) = store(index, true, 256 << 20);
+        let mut owners = Owner::all(&store, space, seed ^ 0x55);
+        for _ in 0..3 {
+            churn(&mut owners, steps / 6, &[]);
+            let (snapshot, then) = (store.snapshot().unwrap(), union(&owners));
+            churn(&mut owners, steps / 6, &[]);
+            assert!(all(&snapshot, space) == then);
+            drop(snapshot);
+            compare(&store, space, &union(&owners));
+        }
     }
 }
 
 #[test]
 fn threads_come_and_go_and_there_are_more_than_lanes() {
-    const AT_A_TIME: u64 = 80;
-    const WAVES: u64 = 3;
-    let steps = 60 * number("TEMBO_STRESS", 1);
-    let (store, space) = store(true, 256 << 20);
-    let key = |thread: u64, step: u64| [thread.to_be_bytes(), (step % 50).to_be_bytes()].concat();
-    for wave in 0..WAVES {
-        let all_have_begun = std::sync::Barrier::new(AT_A_TIME as usize);
-        let live = |thread: u64| {
-            for step in 0..steps {
-                if step == 1 {
-                    all_have_begun.wait();
+    for index in SLOTTED {
+        const AT_A_TIME: u64 = 80;
+        const WAVES: u64 = 3;
+        let steps = 60 * number("TEMBO_STRESS", 1);
+        let (store, space) = store(index, true, 256 << 20);
+        let key =
+            |thread: u64, step: u64| [thread.to_be_bytes(), (step % 50).to_be_bytes()].concat();
+        for wave in 0..WAVES {
+            let all_have_begun = std::sync::Barrier::new(AT_A_TIME as usize);
+            let live = |thread: u64| {
+                for step in 0..steps {
+                    if step == 1 {
+                        all_have_begun.wait();
+                    }
+                    let (key, value) = (key(thread, step), step.to_be_bytes());
+                    let existed = store.put(space, &key, &value, Durability::Buffered).unwrap();
+                    assert_eq!(existed, step >= 50);
+                    assert_eq!(store.get(space, &key).unwrap().as_deref(), Some(&value[..]));
                 }
-                let (key, value) = (key(thread, step), step.to_be_bytes());
-                let existed = store.put(space, &key, &value, Durability::Buffered).unwrap();
-                assert_eq!(existed, step >= 50);
-                assert_eq!(store.get(space, &key).unwrap().as_deref(), Some(&value[..]));
-            }
-        };
-        std::thread::scope(|scope| {
-            let live = &live;
-            for thread in 0..AT_A_TIME {
-                scope.spawn(move || live(wave * AT_A_TIME + thread));
-            }
-        });
+            };
+            std::thread::scope(|scope| {
+                let live = &live;
+                for thread in 0..AT_A_TIME {
+                    scope.spawn(move || live(wave * AT_A_TIME + thread));
+                }
+            });
+        }
+        let last = |step: u64| steps - 1 - (steps - 1 - step) % 50;
+        let left =
+            (0..WAVES * AT_A_TIME).flat_map(|thread| (0..50).map(move |step| (thread, step)));
+        let expected = left.map(|(thread, n)| (key(thread, n), last(n).to_be_bytes().to_vec()));
+        compare(&store, space, &expected.collect());
     }
-    let last = |step: u64| steps - 1 - (steps - 1 - step) % 50;
-    let left = (0..WAVES * AT_A_TIME).flat_map(|thread| (0..50).map(move |step| (thread, step)));
-    let expected = left.map(|(thread, n)| (key(thread, n), last(n).to_be_bytes().to_vec()));
-    compare(&store, space, &expected.collect());
 }
 
 #[test]
 fn what_was_rolled_back_is_void_and_slots_go_on() {
-    let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 500 * number("TEMBO_STRESS", 1));
-    let (store, space) = store(true, 256 << 20);
-    let mut owners = Owner::all(&store, space, seed ^ 0xaa);
-    for _ in 0..6 {
-        churn(&mut owners, steps, &[]);
-        let version = store.save_snapshot("then").unwrap();
-        let then: BTreeMap<u64, Map> =
-            owners.iter().map(|owner| (owner.thread, owner.map.clone())).collect();
-        churn(&mut owners, steps, &[]);
-        store.rollback(version).unwrap();
-        owners.iter_mut().for_each(|owner| owner.map = then[&owner.thread].clone());
-        churn(&mut owners, steps / 4, &[]);
-        compare(&store, space, &union(&owners));
+    for index in SLOTTED {
+        let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 500 * number("TEMBO_STRESS", 1));
+        let (store, space) = store(index, true, 256 << 20);
+        let mut owners = Owner::all(&store, space, seed ^ 0xaa);
+        for _ in 0..6 {
+            churn(&mut owners, steps, &[]);
+            let version = store.save_snapshot("then").unwrap();
+            let then: BTreeMap<u64, Map> =
+                owners.iter().map(|owner| (owner.thread, owner.map.clone())).collect();
+            churn(&mut owners, steps, &[]);
+            store.rollback(version).unwrap();
+            owners.iter_mut().for_each(|owner| owner.map = then[&owner.thread].clone());
+            churn(&mut owners, steps / 4, &[]);
+            compare(&store, space, &union(&owners));
+        }
     }
 }
 
 #[test]
 fn what_finds_no_room_in_a_lane_changes_nothing() {
-    let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 1500 * number("TEMBO_STRESS", 1));
-    for background in [true, false] {
-        let (store, space) = store(background, 512 << 10);
-        let mut owners = Owner::all(&store, space, seed ^ 0xff);
-        churn(&mut owners, steps, &[]);
-        let refused: u64 = owners.iter().map(|owner| owner.refused).sum();
-        assert!(refused > 0 && refused < THREADS * steps / 2, "{refused}");
-        compare(&store, space, &union(&owners));
+    for index in SLOTTED {
+        let (seed, steps) = (number("TEMBO_STRESS_SEED", 1), 1500 * number("TEMBO_STRESS", 1));
+        for background in [true, false] {
+            let (store, space) = store(index, background, 512 << 10);
+            let mut owners = Owner::all(&store, space, seed ^ 0xff);
+            churn(&mut owners, steps, &[]);
+            let refused: u64 = owners.iter().map(|owner| owner.refused).sum();
+            assert!(refused > 0 && refused < THREADS * steps / 2, "{refused}");
+            compare(&store, space, &union(&owners));
+        }
     }
 }

@@ -18,7 +18,7 @@ fn content(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 #[test]
 fn reading_changes_no_file() {
     for domain in [DomainRequest::Logged, DomainRequest::Flush] {
-        for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+        for index in IndexKind::ORDERED {
             let name = format!("tembo-read-store-{}-{domain:?}-{index:?}", std::process::id());
             let dir = std::env::temp_dir().join(name);
             let _ = fs::remove_dir_all(&dir);

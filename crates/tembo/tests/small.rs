@@ -22,7 +22,7 @@ fn value(number: u64) -> Vec<u8> {
 
 #[test]
 fn what_is_put_is_found_until_it_is_removed() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ORDERED {
         let store = store(index);
         let animals = store.keyspace("animals").unwrap();
         for number in 0..KEYS {
@@ -41,7 +41,7 @@ fn what_is_put_is_found_until_it_is_removed() {
 
 #[test]
 fn threads_write_and_read_beside_each_other() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ORDERED {
         let store = store(index);
         let animals = store.keyspace("animals").unwrap();
         std::thread::scope(|scope| {

@@ -39,7 +39,7 @@ pub struct Records {
 impl Records {
     /// Trials that [`records`] reports.
     pub fn trials(&self) -> u64 {
-        (OPERATIONS.len() * IndexKind::ALL.len()) as u64 * u64::from(self.rounds)
+        (OPERATIONS.len() * IndexKind::ORDERED.len()) as u64 * u64::from(self.rounds)
     }
 }
 
@@ -67,7 +67,7 @@ pub fn records(config: &Records, watch: &mut Watch<'_>) -> Result<Vec<Rate>, Err
     let folder = tempfile::Builder::new().prefix("tembo-bench-").tempdir_in(&config.folder);
     let folder = folder.map_err(|source| Error::Folder { path: config.folder.clone(), source })?;
     for round in 1..=config.rounds {
-        for index in IndexKind::ALL {
+        for index in IndexKind::ORDERED {
             let mut space = Space::new(folder.path(), index, config)?;
             for operation in OPERATIONS {
                 if !watch("records", &format!("round {round}: {operation}, {}", index.name())) {

@@ -54,14 +54,16 @@ pub(crate) enum Index {
     Cdds,
     /// The NV-Tree: only its leaves are
     Nvtree,
+    /// The hash index: keys have no order
+    Hash,
 }
 
 impl Default for Index {
     fn default() -> Index {
         match IndexKind::default() {
             IndexKind::Cdds => Index::Cdds,
-            // What the tests of stores ask for takes an order.
-            IndexKind::Nvtree | IndexKind::Hash => Index::Nvtree,
+            IndexKind::Nvtree => Index::Nvtree,
+            IndexKind::Hash => Index::Hash,
         }
     }
 }
@@ -75,6 +77,7 @@ impl Index {
         match self {
             Index::Cdds => IndexKind::Cdds,
             Index::Nvtree => IndexKind::Nvtree,
+            Index::Hash => IndexKind::Hash,
         }
     }
 }

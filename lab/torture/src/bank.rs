@@ -73,8 +73,9 @@ impl<'s> Bank<'s> {
     /// Opens the bank in that store, and founds it, with at least two accounts, if there is none.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's, among them [`Error::Unordered`]: its ledger is read by ranges.
     pub fn open(store: &'s Store, account_count: u32) -> Result<Bank<'s>, Error> {
+        store.check_ordered()?;
         let (accounts, ledger) = (store.keyspace("accounts")?, store.keyspace("ledger")?);
         let bank = Bank { store, accounts, ledger, account_count };
         if store.get(accounts, account_key(0).as_bytes())?.is_none() {

@@ -41,7 +41,7 @@ fn the_toy_keeps_to_the_scripts() {
 
 #[test]
 fn the_store_keeps_to_the_scripts() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ORDERED {
         let pool = PoolOptions { size: 1 << 20, ..Options::new().pool_options() };
         let options = Options::new().pool(pool).index(index);
         let store = || Box::new(Store::volatile(&options).unwrap());

@@ -273,7 +273,7 @@ fn store(index: IndexKind) -> Store {
 
 #[test]
 fn single_operations_of_the_store_are_linearisable() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ALL {
         let plan = Plan { operations: 50_000, ..plan(Isolation::Snapshot, seed()) };
         let store = store(index);
         let calls = plan.run_calls(&Stored::new(&store, "history").unwrap(), &|_| {}).unwrap();
@@ -289,6 +289,8 @@ fn histories_of_the_store_keep_its_promises() {
         (IndexKind::Nvtree, Isolation::Serialisable),
         (IndexKind::Cdds, Isolation::Snapshot),
         (IndexKind::Cdds, Isolation::Serialisable),
+        (IndexKind::Hash, Isolation::Snapshot),
+        (IndexKind::Hash, Isolation::Serialisable),
     ] {
         let plan = Plan { operations: 50_000, keys: 256, ..plan(isolation, seed()) };
         let store = store(index);

@@ -38,7 +38,7 @@ fn a_retry_begins_anew_and_gives_up_with_the_conflict() {
 
 #[test]
 fn what_finds_no_room_fails_alone_and_leaves_nothing() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         for memory in [0, 1 << 20] {
             let mut options =
                 Options::new().index(kind).background(false).transaction_memory(memory);
@@ -85,7 +85,7 @@ fn a_transaction_may_be_larger_than_the_log_and_than_its_memory() {
     // What an earlier run of the same process number left.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         for memory in [64 << 10, 1 << 30] {
             let path = folder.join(format!("{}-{memory}.pool", kind.name()));
             let mut options = Options::new().index(kind).transaction_memory(memory);

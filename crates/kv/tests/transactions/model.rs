@@ -284,7 +284,7 @@ fn compare(store: &Store, space: Keyspace, history: &History) {
 
 #[test]
 fn open_transactions_see_and_leave_what_the_model_says() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         for seed in 1..=12u64 {
             let (store, space) = store(kind, 1 << 20);
             let (mut random, mut history) = (Random(seed * 0x9e37_79b9), history());
@@ -319,7 +319,7 @@ fn open_transactions_see_and_leave_what_the_model_says() {
 /// With no memory for writes: each goes into the pool at once, and no other transaction commits.
 #[test]
 fn a_transaction_that_outgrows_memory_sees_and_leaves_what_the_model_says() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         for (seed, memory) in (1..=12u64).zip([0, 400, 1500].into_iter().cycle()) {
             let (store, space) = store(kind, memory);
             let (mut random, mut history) = (Random(seed * 0x51_7cc1), history());

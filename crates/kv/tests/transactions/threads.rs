@@ -29,7 +29,7 @@ fn bank(kind: IndexKind) -> (Store, Keyspace) {
 
 #[test]
 fn transfers_of_many_threads_lose_nothing_and_every_snapshot_is_whole() {
-    for (kind, isolation) in KINDS.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
+    for (kind, isolation) in IndexKind::ALL.into_iter().flat_map(|k| ISOLATIONS.map(|i| (k, i))) {
         let (store, space) = bank(kind);
         let (done, refused) = (AtomicBool::new(false), AtomicU64::new(0));
         let sum = || {
@@ -85,7 +85,7 @@ fn transfers_of_many_threads_lose_nothing_and_every_snapshot_is_whole() {
 
 #[test]
 fn the_sum_of_a_pair_never_falls_below_nothing_when_serialisable() {
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = bank(kind);
         let withdraw = |thread: u64| {
             let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (thread + 1) << 30);
@@ -158,7 +158,7 @@ fn a_snapshot_has_everything_that_was_acknowledged_before_it() {
 #[test]
 fn a_transaction_goes_from_thread_to_thread_whatever_its_size() {
     fn is_send<T: Send>(_: &T) {}
-    for kind in KINDS {
+    for kind in IndexKind::ALL {
         let (store, space) = super::super::store(kind, 1000);
         let mut tx = store.transaction(Isolation::Serialisable).unwrap();
         is_send(&tx);

@@ -28,7 +28,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn a_large_string_is_seen_as_any_other() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ORDERED {
         let mut server = server(index);
         let mut ask = |request: &[&[u8]]| call(&mut server, 1000, request);
         let mut string = bytes(1, LARGE);
@@ -92,7 +92,7 @@ fn keys(server: &Local, keyspace: &str) -> usize {
 
 #[test]
 fn pieces_go_with_their_string() {
-    for index in [IndexKind::Nvtree, IndexKind::Cdds] {
+    for index in IndexKind::ORDERED {
         let mut server = server(index);
         let string = bytes(1, LARGE);
         let pieces = LARGE / PIECE;

@@ -52,15 +52,16 @@ pub(super) enum Case {
 impl Entries {
     const ALL: [Entries; 2] = [Entries::Words, Entries::Strings];
 
-    /// In their order: what one leaves is what the next finds.
-    fn cases(self) -> &'static [Case] {
+    /// Those of an index, in their order: what one leaves is what the next finds.
+    fn cases(self, index: IndexKind) -> impl Iterator<Item = Case> {
         use Case::{Get, GetMany, GetMissing, Group, Insert, PutRecord, Range, Remove, Update};
-        match self {
+        let cases: &[Case] = match self {
             Entries::Words => {
                 &[Get, GetMissing, Range, Update, Insert, Remove, PutRecord, Group, GetMany]
             }
             Entries::Strings => &[Get, GetMissing, Range, Update, Insert, Remove, GetMany],
-        }
+        };
+        cases.iter().copied().filter(move |&case| index.is_ordered() || case != Range)
     }
 }
 
@@ -79,7 +80,7 @@ fn all() -> impl Iterator<Item = (IndexKind, Entries)> {
 /// The names of all cases, in their order.
 pub(super) fn names() -> impl Iterator<Item = String> {
     all().flat_map(|(index, entries)| {
-        entries.cases().iter().map(move |&case| name(index, entries, case))
+        entries.cases(index).map(move |case| name(index, entries, case))
     })
 }
 
@@ -91,7 +92,7 @@ pub fn run() -> Result<Counts, Error> {
     let mut counts = Counts::new();
     for (index, entries) in all() {
         let mut cases = Cases::new(index, entries)?;
-        for &case in entries.cases() {
+        for case in entries.cases(index) {
             let count = cases.count(case)?;
             counts.insert(name(index, entries, case), count);
         }

@@ -11,6 +11,9 @@ pub(crate) trait KeyedFile: Sync {
         body: &mut dyn FnMut(&mut dyn Keyed<Fault = Error>) -> Result<u64, Error>,
     ) -> Result<u64, Error>;
 
+    /// It is filled. What is done at once from here on has to be durable before the next.
+    fn filled(&self) -> Result<(), Error>;
+
     /// Bytes that it takes on its medium.
     fn size(&self) -> Result<u64, Error>;
 }
@@ -48,5 +51,9 @@ pub(crate) struct KeyedStore<'f>(pub(crate) &'f dyn KeyedFile);
 impl<const D: usize, const L: usize> Store<D, L> for KeyedStore<'_> {
     fn atomic<W: Work<D, L>>(&self, work: &mut W) -> Result<u64, Error> {
         self.0.atomic(&mut |mut entries| work.run_keyed(&mut entries))
+    }
+
+    fn filled(&self) -> Result<(), Error> {
+        self.0.filled()
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Extent {
 pub(crate) struct Measured {
     /// By CPU time if one thread has worked, by wall time if there were more.
     pub(crate) per_second: f64,
+    /// By wall time.
+    pub(crate) per_wall_second: f64,
     /// Made of all answers: the same over all stores, if one thread has worked.
     pub(crate) answers: u64,
     /// Fences of a work, and lines flushed, where they are counted.
@@ -36,6 +38,7 @@ pub(crate) struct Measured {
 /// What one thread has done.
 struct Done {
     time: Duration,
+    wall: Duration,
     answers: u64,
     counters: Counters,
 }
@@ -53,6 +56,7 @@ pub(crate) fn measured<const D: usize, const L: usize, P: Program<D, L>, S: Stor
         answers = answers.wrapping_mul(31).wrapping_add(answer);
     }
     let bytes = bytes()?;
+    store.filled()?;
     let barrier = Barrier::new(extent.threads as usize);
     let each = extent.works / u64::from(extent.threads);
     let one = |thread: u32| {
@@ -67,7 +71,8 @@ pub(crate) fn measured<const D: usize, const L: usize, P: Program<D, L>, S: Stor
         let elapsed = start.elapsed();
         // One thread waits for nothing: what others take of a loaded machine is not its time.
         let time = if extent.threads == 1 { elapsed.cpu } else { elapsed.wall };
-        Ok::<Done, Error>(Done { time, answers, counters: Counters::thread() - before })
+        let wall = elapsed.wall;
+        Ok::<Done, Error>(Done { time, wall, answers, counters: Counters::thread() - before })
     };
     let done: Vec<Done> = std::thread::scope(|scope| {
         let threads: Vec<_> = (1..extent.threads).map(|n| scope.spawn(move || one(n))).collect();
@@ -78,10 +83,11 @@ pub(crate) fn measured<const D: usize, const L: usize, P: Program<D, L>, S: Stor
         Ok::<Vec<Done>, Error>(all)
     })?;
     let works = (each * u64::from(extent.threads)) as f64;
-    let time = done.iter().map(|done| done.time).max().unwrap_or_default();
+    let longest = |of: fn(&Done) -> Duration| done.iter().map(of).max().unwrap_or_default();
     let sum = |of: fn(&Done) -> u64| done.iter().map(of).fold(0, u64::wrapping_add);
     Ok(Measured {
-        per_second: works / time.as_secs_f64(),
+        per_second: works / longest(|done| done.time).as_secs_f64(),
+        per_wall_second: works / longest(|done| done.wall).as_secs_f64(),
         answers: sum(|done| done.answers),
         fences: sum(|done| done.counters.fences) as f64 / works,
         lines: sum(|done| done.counters.lines) as f64 / works,

@@ -146,6 +146,11 @@ pub(crate) trait Work<const D: usize, const L: usize> {
 pub(crate) trait Store<const D: usize, const L: usize>: Sync {
     /// Does all of a work: as the store promises, at once and durably.
     fn atomic<W: Work<D, L>>(&self, work: &mut W) -> Result<u64, Error>;
+
+    /// It is filled. Before that it need not be durable.
+    fn filled(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A benchmark.

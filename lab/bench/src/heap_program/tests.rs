@@ -44,6 +44,10 @@ impl KeyedFile for Entries {
         body(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn filled(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn size(&self) -> Result<u64, Error> {
         Ok(0)
     }

@@ -165,6 +165,12 @@ int bench_bdb_end(struct bench_bdb *h, DB_TXN *txn, int commits)
     return code != 0 ? code : h->env->txn_checkpoint(h->env, CHECKPOINT_KIB, 0, 0);
 }
 
+/* Whether a commit waits for the log to be synced from here on. */
+int bench_bdb_sync_commits(struct bench_bdb *h, int synced)
+{
+    return h->env->set_flags(h->env, DB_TXN_NOSYNC, !synced);
+}
+
 /* Writes all pages, so that the file has its size. */
 int bench_bdb_flush(struct bench_bdb *h)
 {

@@ -34,6 +34,7 @@ unsafe extern "C" {
     static bench_bdb_buffer_small: c_int;
     static bench_bdb_deadlock: c_int;
     fn bench_bdb_flush(handle: *mut Handle) -> c_int;
+    fn bench_bdb_sync_commits(handle: *mut Handle, synced: c_int) -> c_int;
     fn bench_bdb_open_small(
         folder: *const c_char,
         hashed: c_int,
@@ -257,7 +258,14 @@ impl BerkeleyKeys {
         let (mut handle, hashed) = (ptr::null_mut(), c_int::from(is_hashed));
         // SAFETY: the name ends with zero and outlives the call, which sets the handle if it is well.
         found(unsafe { bench_bdb_open_small(name.as_ptr(), hashed, CACHE_BYTES, &mut handle) })?;
-        Ok(BerkeleyKeys { handle, path: folder.join("bench.db") })
+        let keys = BerkeleyKeys { handle, path: folder.join("bench.db") };
+        keys.sync_commits(false)?;
+        Ok(keys)
+    }
+
+    fn sync_commits(&self, is_synced: bool) -> Result<(), Error> {
+        // SAFETY: the handle lives as long as this.
+        found(unsafe { bench_bdb_sync_commits(self.handle, c_int::from(is_synced)) }).map(drop)
     }
 }
 
@@ -347,6 +355,10 @@ impl KeyedFile for BerkeleyKeys {
                 return answer;
             }
         }
+    }
+
+    fn filled(&self) -> Result<(), Error> {
+        self.sync_commits(true)
     }
 
     fn size(&self) -> Result<u64, Error> {

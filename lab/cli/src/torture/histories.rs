@@ -20,7 +20,7 @@ use super::served::{self, ServedArgs};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to judge; everything unless given
+    /// What to judge; everything that the index has unless given
     #[arg(long, value_enum)]
     level: Vec<Level>,
     /// Over which index; over each unless given
@@ -97,9 +97,10 @@ impl Judged {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let levels = if args.level.is_empty() { Level::value_variants() } else { &args.level };
     let indexes = if args.index.is_empty() { Index::value_variants() } else { &args.index };
+    let is_asked = !args.level.is_empty() && !args.index.is_empty();
     let mut violations = 0;
     for &index in indexes {
-        for &level in levels {
+        for &level in levels.iter().filter(|level| is_asked || level.is_for(index)) {
             let judged = judge(args, level, index)?;
             violations += usize::from(judged.violation.is_some());
             print(args.json, &judged, &judged.lines())?;
@@ -161,6 +162,11 @@ impl Recorded {
 }
 
 impl Level {
+    /// A server takes an order of its keys.
+    fn is_for(self, index: Index) -> bool {
+        index.kind().is_ordered() || !matches!(self, Level::Served)
+    }
+
     fn isolation(self) -> Isolation {
         match self {
             Level::Single | Level::Served | Level::Snapshot => Isolation::Snapshot,

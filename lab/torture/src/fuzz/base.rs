@@ -62,7 +62,7 @@ pub(super) fn log_of(pool: &[u8]) -> Option<Vec<u8>> {
         pool.get(POOL_IDENTITY)
             .is_some_and(|own| Some(own) == stock(*index).crashed.get(POOL_IDENTITY))
     };
-    IndexKind::ALL.into_iter().find(is_its).map(crashed_log)
+    IndexKind::ORDERED.into_iter().find(is_its).map(crashed_log)
 }
 
 /// The pool that was in use whose log these bytes say that they are, in one of their headers; else any.
@@ -70,7 +70,7 @@ pub(super) fn pool_of(log: &[u8]) -> Vec<u8> {
     let says = |at: usize, pool: &[u8]| log.get(at..at + 16) == pool.get(POOL_IDENTITY);
     let is_its =
         |index: &IndexKind| LOG_IDENTITIES.into_iter().any(|at| says(at, stock(*index).crashed));
-    crashed(IndexKind::ALL.into_iter().find(is_its).unwrap_or_default())
+    crashed(IndexKind::ORDERED.into_iter().find(is_its).unwrap_or_default())
 }
 
 /// An input of the corpus with the zeroes at its end, which are not kept there.

@@ -62,6 +62,11 @@ pub trait Database: Sync {
 
     /// Begins a transaction.
     fn begin(&self, isolation: Isolation) -> Result<Self::Transaction<'_>, Failure>;
+
+    /// Whether its transactions read ranges of keys.
+    fn has_ranges(&self) -> bool {
+        true
+    }
 }
 
 /// A store whose keys several threads read and write, one at a time.

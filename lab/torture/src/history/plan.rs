@@ -208,8 +208,8 @@ fn transaction<D: Database>(
     for _ in 0..length {
         chance.breathe();
         match chance.random.below(if only_reads { 5 } else { 12 }) {
-            0 => range(&mut transaction, chance)?,
-            1..5 => {
+            0 if shared.database.has_ranges() => range(&mut transaction, chance)?,
+            0..5 => {
                 transaction.get(chance.key())?;
             }
             5..8 => transaction.put(chance.key(), chance.value())?,

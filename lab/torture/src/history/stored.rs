@@ -99,6 +99,10 @@ impl<S: Deref<Target = Store> + Sync> Database for Stored<S> {
         let transaction = self.store.transaction(isolation).map_err(broken)?;
         Ok(StoredTransaction { transaction, keyspace: self.keyspace })
     }
+
+    fn has_ranges(&self) -> bool {
+        self.store.is_ordered()
+    }
 }
 
 impl Transact for StoredTransaction {

@@ -36,6 +36,11 @@ impl Keys {
         key
     }
 
+    /// Whether it is a key of this thread.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        key.starts_with(&self.thread.to_be_bytes())
+    }
+
     /// The number of a key of this thread.
     pub(super) fn number(key: &[u8]) -> Option<usize> {
         let bytes = key.get(8..16)?.try_into().ok()?;

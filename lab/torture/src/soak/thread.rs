@@ -73,16 +73,17 @@ impl Worker {
     }
 
     fn work_on(&mut self, store: &Store, course: &Course) -> Result<(), SoakError> {
-        let space = store.keyspace(KEYSPACE)?;
+        let (space, is_ordered) = (store.keyspace(KEYSPACE)?, store.is_ordered());
         while !course.is_over() {
             self.operations += 1;
             match self.random.below(100) {
                 0..45 => self.put(store, space, course)?,
                 45..75 => self.get(store, space, course)?,
-                75..85 => self.scan(store, space, course)?,
+                75..85 if is_ordered => self.scan(store, space, course)?,
+                75..85 => self.get(store, space, course)?,
                 85..95 => self.remove(store, space, course)?,
-                95..97 => self.remove_range(store, space, course)?,
-                97 if self.operations.is_multiple_of(500) => {
+                95..97 if is_ordered => self.remove_range(store, space, course)?,
+                97 if is_ordered && self.operations.is_multiple_of(500) => {
                     self.remove_all(store, space, course)?
                 }
                 _ => self.snapshot(store, course)?,
@@ -283,10 +284,17 @@ impl Worker {
         Ok(())
     }
 
-    /// Compares all keys, some hundred at a time.
+    /// Compares all keys, some hundred at a time where they have an order.
     pub(super) fn compare(&self, store: &Store) -> Result<(), SoakError> {
-        let space = store.keyspace(KEYSPACE)?;
-        let all = self.keys.count();
+        let (space, all) = (store.keyspace(KEYSPACE)?, self.keys.count());
+        if !store.is_ordered() {
+            let mine = |entry: &Result<(Vec<u8>, _), Error>| {
+                entry.as_ref().map_or(true, |(key, _)| self.keys.has(key))
+            };
+            let entries: Result<Vec<_>, Error> =
+                store.range::<[u8]>(space, ..)?.filter(mine).collect();
+            return self.compare_range((0, all), &entries?);
+        }
         for first in (0..all).step_by(100) {
             let behind = (first + 100).min(all);
             let (from, to) = (self.keys.key(first), self.keys.key(behind));

@@ -58,17 +58,17 @@ impl Execution {
         pairs.any(|(one, two)| one.overlaps(two))
     }
 
-    /// What a planted bug leaves out: the steps of that name by the thread that did the first of them are
+    /// What a planted bug leaves out: the steps of these names by the thread that did the first one of the first name are
     /// as if they had not been. False if there is none.
-    pub fn leave_out(&mut self, name: &str) -> bool {
+    pub fn leave_out(&mut self, names: &[&str]) -> bool {
         let first = self.history.crashes.first().map_or(0, |crash| crash.at);
         let events = &mut self.history.events[first..];
-        let is_it = |event: &Event| event.name() == Some(name);
-        let Some(thread) = events.iter().find(|event| is_it(event)).map(|event| event.thread)
-        else {
+        let is_first = |event: &&Event| event.name() == names.first().copied();
+        let Some(thread) = events.iter().find(is_first).map(|event| event.thread) else {
             return false;
         };
-        for event in events.iter_mut().filter(|event| is_it(event) && event.thread == thread) {
+        let is_one = |event: &Event| event.name().is_some_and(|name| names.contains(&name));
+        for event in events.iter_mut().filter(|event| is_one(event) && event.thread == thread) {
             event.step = Step::Operation;
         }
         true

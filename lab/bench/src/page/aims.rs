@@ -32,6 +32,26 @@ const REASONS: &[(&str, &str, &str)] = &[
         "clone",
         "a clone of a folder makes an inode and a name for each file, and copies the bytes of such small ones: only those of larger files are shared (docs/filesystem.md)",
     ),
+    (
+        "nvheaps-programs",
+        "SPS: C-TX to libpmemobj",
+        "a swap is a transaction of two words: it is nearly all commit, of which libpmemobj's takes 1.2 times as long and BASE, with a checkpoint after 64 swaps, a third (above)",
+    ),
+    (
+        "nvheaps-programs",
+        "HashTable: C-TX to libpmemobj",
+        "C-TX takes 1.7 times what BASE takes (above): a commit, and a second one of destruction behind each removal, whose object goes only when nothing refers to it",
+    ),
+    (
+        "nvheaps-programs",
+        "C-TX to libpmemobj",
+        "BASE, which has neither transactions nor isolation, takes nearly as long (above): what costs are the looks at objects, whose type and bounds are checked each time, and counted pointers. libpmemobj follows addresses as they are; isolation is the benchmark's one lock",
+    ),
+    (
+        "thesis-4.5",
+        "insertion",
+        "a leaf is found with less (lookups), but both wait for the same line and its fence, and one insertion in thirty splits a leaf; what the rest is was not looked for",
+    ),
 ];
 
 /// Why an aim is missed; empty for one that is reached, and for claims that are none.

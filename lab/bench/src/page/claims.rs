@@ -326,7 +326,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     (
         "nvheaps-programs",
         "Berkeley",
-        "on a tmpfs Berkeley DB's fsync is free: without it the thesis's was 2 to 10 times as fast",
+        "Berkeley DB waits for the file system at each commit: how long depends on the kernel, the file system and the device below",
     ),
     (
         "nvheaps-programs",

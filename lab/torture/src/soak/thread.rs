@@ -263,6 +263,27 @@ impl Worker {
         Ok(())
     }
 
+    /// Compares all keys, in the order of the index.
+    fn compare_each(&self, store: &Store, space: Keyspace) -> Result<(), SoakError> {
+        let mut found = 0;
+        for entry in store.range::<[u8]>(space, ..)? {
+            let entry = entry?;
+            let Some(number) = Keys::number(&entry.0).filter(|_| self.keys.has(&entry.0)) else {
+                continue;
+            };
+            if number >= self.keys.count() {
+                return Err(wrong(format!("there is a key {number}, which was never put")));
+            }
+            self.compare_range((number, number + 1), &[entry])?;
+            found += 1;
+        }
+        let expected = (0..self.keys.count()).filter(|number| self.keys.is_there(*number)).count();
+        if found != expected {
+            return Err(wrong(format!("{expected} keys are expected, {found} are there")));
+        }
+        Ok(())
+    }
+
     fn name(&self) -> String {
         format!("soak-{}", self.number)
     }
@@ -288,12 +309,7 @@ impl Worker {
     pub(super) fn compare(&self, store: &Store) -> Result<(), SoakError> {
         let (space, all) = (store.keyspace(KEYSPACE)?, self.keys.count());
         if !store.is_ordered() {
-            let mine = |entry: &Result<(Vec<u8>, _), Error>| {
-                entry.as_ref().map_or(true, |(key, _)| self.keys.has(key))
-            };
-            let entries: Result<Vec<_>, Error> =
-                store.range::<[u8]>(space, ..)?.filter(mine).collect();
-            return self.compare_range((0, all), &entries?);
+            return self.compare_each(store, space);
         }
         for first in (0..all).step_by(100) {
             let behind = (first + 100).min(all);

@@ -203,41 +203,8 @@ const BERKELEY_DOCUMENT: &str = "2 to 643×";
 const BERKELEY_AIM: &str = "aim: at least 32";
 
 fn judge(finding: &mut Finding, sheets: &Sheets) {
-    let one = &sheets.rates[0];
     for name in &sheets.names {
-        let ratio = |below: &str| one.ratio(CTX, below, name);
-        let to_volatile = times(one.ratio(VOLATILE, CTX, name));
-        finding.claim(
-            &format!("{name}: BASE to C-TX"),
-            "11× on average",
-            times(one.ratio("BASE", CTX, name)),
-        );
-        let to_base = times(one.ratio("BASE", CTX, name));
-        finding.claim(&format!("{name}: cost of C-TX over BASE"), "aim: at most 3", to_base);
-        finding.claim(&format!("{name}: volatile to C-TX"), "–", to_volatile);
-        finding.claim(
-            &format!("{name}: TX to C-TX"),
-            "1.3× on average",
-            times(one.ratio("TX", CTX, name)),
-        );
-        let to_pmemobj = times(ratio(PMEMOBJ));
-        finding.claim(&format!("{name}: C-TX to libpmemobj"), "aim: at least 1.5", to_pmemobj);
-        finding.claim(
-            &format!("{name}: C-TX to durable Berkeley DB on a tmpfs"),
-            "–",
-            times(ratio(BERKELEY)),
-        );
-        finding.claim(
-            &format!("{name}: C-TX to durable Berkeley DB on a ram disk, wall time"),
-            BERKELEY_DOCUMENT,
-            times(sheets.walls.ratio(CTX, RAM_DISK, name)),
-        );
-        let of = |sheet: &Sheet| sheet.spread(CTX, name).map(|spread| spread.median);
-        let counts = of(&sheets.fences).zip(of(&sheets.lines));
-        let counts = counts.map(|(fences, lines)| format!("{fences:.2} and {lines:.2}"));
-        finding.claim(&format!("{name}: fences and lines of C-TX a work"), "–", counts);
-        finding.duel(&format!("{name} on a heap"), PMEMOBJ, ratio(PMEMOBJ));
-        finding.duel(&format!("{name} on a heap"), BERKELEY, ratio(BERKELEY));
+        compare(finding, sheets, name);
     }
     let means = sheets.names.iter().map(|name| sheets.walls.ratio(CTX, RAM_DISK, name));
     let means: Option<Vec<f64>> = means.map(|ratio| Some(ratio?.median)).collect();
@@ -247,6 +214,55 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
         BERKELEY_AIM,
         mean.map(|mean| format!("{mean:.1}×")),
     );
+    draw(finding, sheets);
+    finding.sentence = sentence(sheets, mean);
+    for note in NOTES {
+        finding.note(note);
+    }
+    if !HEAP_SETTINGS.is_empty() {
+        finding.note(&format!("Settings beyond defaults. {}", HEAP_SETTINGS.concat()));
+    }
+}
+
+/// What one benchmark says.
+fn compare(finding: &mut Finding, sheets: &Sheets, name: &'static str) {
+    let one = &sheets.rates[0];
+    let ratio = |below: &str| one.ratio(CTX, below, name);
+    let to_volatile = times(one.ratio(VOLATILE, CTX, name));
+    finding.claim(
+        &format!("{name}: BASE to C-TX"),
+        "11× on average",
+        times(one.ratio("BASE", CTX, name)),
+    );
+    let to_base = times(one.ratio("BASE", CTX, name));
+    finding.claim(&format!("{name}: cost of C-TX over BASE"), "aim: at most 3", to_base);
+    finding.claim(&format!("{name}: volatile to C-TX"), "–", to_volatile);
+    finding.claim(
+        &format!("{name}: TX to C-TX"),
+        "1.3× on average",
+        times(one.ratio("TX", CTX, name)),
+    );
+    let to_pmemobj = times(ratio(PMEMOBJ));
+    finding.claim(&format!("{name}: C-TX to libpmemobj"), "aim: at least 1.5", to_pmemobj);
+    finding.claim(
+        &format!("{name}: C-TX to durable Berkeley DB on a tmpfs"),
+        "–",
+        times(ratio(BERKELEY)),
+    );
+    finding.claim(
+        &format!("{name}: C-TX to durable Berkeley DB on a ram disk, wall time"),
+        BERKELEY_DOCUMENT,
+        times(sheets.walls.ratio(CTX, RAM_DISK, name)),
+    );
+    let of = |sheet: &Sheet| sheet.spread(CTX, name).map(|spread| spread.median);
+    let counts = of(&sheets.fences).zip(of(&sheets.lines));
+    let counts = counts.map(|(fences, lines)| format!("{fences:.2} and {lines:.2}"));
+    finding.claim(&format!("{name}: fences and lines of C-TX a work"), "–", counts);
+    finding.duel(&format!("{name} on a heap"), PMEMOBJ, ratio(PMEMOBJ));
+    finding.duel(&format!("{name} on a heap"), BERKELEY, ratio(BERKELEY));
+}
+
+fn draw(finding: &mut Finding, sheets: &Sheets) {
     for (sheet, title) in sheets.rates.iter().zip(["One thread", "Two threads"]) {
         let labels = Labels { title, x: "benchmark", y: "thousand works a second" };
         finding.charts.push(sheet.chart(Shape::LogBars, labels));
@@ -257,6 +273,10 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
     let labels =
         Labels { title: "Memory, filled", x: "benchmark", y: "bytes taken for a byte of payload" };
     finding.charts.push(sheets.overhead.chart(Shape::LogBars, labels));
+}
+
+fn sentence(sheets: &Sheets, mean: Option<f64>) -> String {
+    let one = &sheets.rates[0];
     let range = |below: &str| {
         let all = sheets.names.iter().filter_map(|name| one.ratio(CTX, below, name));
         let medians: Vec<f64> = all.map(|ratio| ratio.median).collect();
@@ -267,17 +287,11 @@ fn judge(finding: &mut Finding, sheets: &Sheets) {
     let mut ranges: Vec<String> = [PMEMOBJ, BERKELEY].into_iter().filter_map(range).collect();
     ranges
         .extend(mean.map(|mean| format!("by wall time, in the mean, {mean:.1} times {RAM_DISK}")));
-    finding.sentence = if ranges.is_empty() {
+    if ranges.is_empty() {
         "libpmemobj and Berkeley DB are not in this build: build with --features rivals-debian."
             .into()
     } else {
         format!("By one thread C-TX does {}.", ranges.join("; "))
-    };
-    for note in NOTES {
-        finding.note(note);
-    }
-    if !HEAP_SETTINGS.is_empty() {
-        finding.note(&format!("Settings beyond defaults. {}", HEAP_SETTINGS.concat()));
     }
 }
 

@@ -142,7 +142,10 @@ fn the_first_committer_wins_whatever_the_size() {
             assert!(is_conflict(done, expected), "{:?}", expected.escape_ascii().to_string());
             // Nothing of it is left; what the other has done is taken back.
             let mut writer = store.exclusive().unwrap();
-            writer.clear(space).unwrap();
+            match index.is_ordered() {
+                true => writer.remove_range::<[u8]>(space, ..).unwrap(),
+                false => writer.clear(space).unwrap(),
+            }
             for (key, value) in &before {
                 writer.put(space, key, value).unwrap();
             }

@@ -55,7 +55,11 @@ fn shown(disk: &SimDisk, index: IndexKind) -> Vec<(Key, Value)> {
     let stored = Stored::new(&store, "history").unwrap();
     let mut transaction = stored.begin(Isolation::Snapshot).unwrap();
     let entries = (0..KEYS).map(|key| (key, transaction.get(key).unwrap()));
-    entries.filter(|(_, value)| *value != ABSENT).collect()
+    let entries: Vec<_> = entries.filter(|(_, value)| *value != ABSENT).collect();
+    // And no other key.
+    let space = store.keyspace("history").unwrap();
+    assert_eq!(store.range::<[u8]>(space, ..).unwrap().count(), entries.len());
+    entries
 }
 
 /// Nothing that could still be lost leaves the process, not through a reader either.

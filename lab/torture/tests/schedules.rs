@@ -186,8 +186,8 @@ fn collecting() -> Plan {
     Plan { cast: Cast::Store, keys: 30, threads: vec![remove, change, vec![Call::Step; 12]] }
 }
 
-/// The fence behind a collected leaf, and that of a writer which gives the slots back: it covers collections that the writer
-/// itself has made, and none beside the slots.
+/// The fence behind a collected leaf, and that of a writer which gives the slots back. The second covers collections that the
+/// writer itself has made, and none beside the slots; with it no schedule of these is caught.
 const COLLECTED: [&str; 2] = ["nvtree.collect.fence", "kv.writer.fence"];
 
 /// A change in a leaf that has taken in another one counts only if the link is durable before it.

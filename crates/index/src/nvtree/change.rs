@@ -77,7 +77,7 @@ pub(super) fn change_at(
             return done;
         }
     }
-    change_record(leaves, op, wanted, How::Grouped, writer, &mut Some(found))
+    change_record::<false>(leaves, op, wanted, How::Grouped, writer, &mut Some(found))
 }
 
 /// As `change`, for each operation that is not a put of eight bytes, and for a put of eight bytes that the fast path has
@@ -118,7 +118,14 @@ fn remove_word<const SCATTERED: bool>(
         Some(existed) => Some(existed),
         None => {
             reached?;
-            change_record(leaves, Op::Remove { key }, wanted, how, writer, &mut reached)
+            change_record::<SCATTERED>(
+                leaves,
+                Op::Remove { key },
+                wanted,
+                how,
+                writer,
+                &mut reached,
+            )
         }
     }
 }
@@ -148,7 +155,8 @@ fn change_in_time<const SCATTERED: bool>(
             return Ok(existed);
         }
         if !is_tried
-            && let Some(existed) = change_record(leaves, op, wanted, how, writer, &mut reached)
+            && let Some(existed) =
+                change_record::<SCATTERED>(leaves, op, wanted, how, writer, &mut reached)
         {
             return Ok(existed);
         }

@@ -206,6 +206,9 @@ impl Leaves {
     #[cold]
     #[inline(never)]
     fn list(&self, directory: &HashDirectory, wanted: Wanted<'_>) {
+        if self.inherit(directory, wanted).is_some() {
+            return;
+        }
         let (Ok(Reached { leaf, moment, .. }), Ok(inner)) = (self.leaf_of(wanted), self.inner())
         else {
             // An error is reported by the search that follows.
@@ -218,6 +221,20 @@ impl Leaves {
             directory.list(leaf.id, range.low, range.high);
             directory.share(wanted.head);
         }
+    }
+
+    /// Lists the leaf of the key in the directory as the table before has it. `None`: it has none, or a writer holds the lock.
+    fn inherit(&self, directory: &HashDirectory, wanted: Wanted<'_>) -> Option<()> {
+        let heritage = directory.heritage(wanted.head)?;
+        let leaf = Leaf::at(&self.forest, heritage.leaf).ok()?;
+        let moment = leaf.side.begin_now(self.forest.dead_epoch())?;
+        if !heritage.still() {
+            return None;
+        }
+        // The sequence goes on when the lock is released, as `HashDirectory` requires.
+        let _guard = leaf.side.lock_at(moment)?;
+        heritage.take();
+        Some(())
     }
 
     /// The leaves of some keys, looked for side by side, and the places of the keys. The leaves are a hint, which may be outdated.

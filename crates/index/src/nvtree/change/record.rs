@@ -71,7 +71,7 @@ pub(super) fn remove_long<const SCATTERED: bool>(
 /// Performs the change if the fast path can. Returns whether the key was there. `None`: the fast path cannot, or another
 /// thread was quicker; nothing has changed. `reached` is the leaf if a search has reached it before; this may set it.
 #[inline(never)]
-pub(super) fn change_record<'f>(
+pub(super) fn change_record<'f, const SCATTERED: bool>(
     leaves: &'f Leaves,
     op: Op<'_>,
     wanted: Wanted<'_>,
@@ -88,7 +88,7 @@ pub(super) fn change_record<'f>(
     }
     let at = match reached.take() {
         Some(at) => at,
-        None => leaves.leaf_at_once(wanted)?,
+        None => leaves.leaf_fast::<SCATTERED>(wanted)?,
     };
     let sight = look(at, wanted)?;
     let done = match op {

@@ -7,8 +7,9 @@
 //! every leaf. So it need not be made at an opening, it need not be exact, and it can grow by being empty.
 //!
 //! # What a slot says
-//! *Unknown*: nothing has asked yet. *Shared*: keys with these bits are in several leaves, or in a leaf that covers
-//! too many slots; ask the inner nodes. A leaf: **all** keys with these bits are in it.
+//! *New*: nothing has been said since the table was made. *Forgotten*: what was said no longer holds. *Shared*: keys with these
+//! bits are in several leaves, or in a leaf that covers too many slots; ask the inner nodes. A leaf: **all** keys with these bits
+//! are in it.
 //!
 //! # Why a reader may believe it
 //! A slot comes to name a leaf, and ceases to, only while the leaf's lock is held. A split and a merge have
@@ -21,8 +22,19 @@
 //!
 //! # Growth
 //! There is a table for each number of bits, made (of zero pages) when leaves have outgrown the one before. All its
-//! slots are unknown; each leaf is listed there when a search first misses it. Nothing is copied, so no operation waits
-//! for the growth of a table; tables of fewer bits stay, and are together no larger than the one in use.
+//! slots are new. A search that comes to a new slot *inherits*: it asks the table that was in use before, and copies the leaf
+//! that is named there to the slots that have come in place of that leaf's. If no leaf is named there, the leaf is looked for and
+//! listed. So no operation waits for the growth of a table; tables of fewer bits stay, and are together no larger than the one
+//! in use.
+//!
+//! # Why an heir may believe the table before
+//! Each split, merge and listing writes to the table that was in use when it held the lock, and there to all slots that it
+//! concerns. So if the slot in use is new, nothing has concerned its keys since the table before went out of use, and what that
+//! says of them holds: a merge leaves *forgotten*, which is not new. The heir reads the leaf's sequence, then finds the one slot
+//! still new and the other still naming the leaf, and locks the leaf at that sequence.
+//! "All slots that it concerns" has an exception, a leaf that covers too many slots to write to; no slot may name such a leaf. So
+//! each table keeps the most slots that one leaf has covered (*widest*), and nothing is inherited if a leaf of that many would
+//! cover too many.
 //!
 //! # Memory
 //! A table has four to eight slots of four bytes for each leaf: with those before it at most 64 bytes for a leaf. All directories of a
@@ -33,7 +45,7 @@
 //! the keys are.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use zerocopy::FromZeros;
@@ -49,18 +61,50 @@ const SPAN_MAX: u64 = 1 << 10;
 const BITS_MIN: u32 = 6;
 const BITS_MAX: u32 = 30;
 
-const UNKNOWN: u32 = 0;
-const SHARED: u32 = 1;
+/// Slots to each side of the one that is asked for up to which an heir looks for the same leaf.
+const NEAR: u64 = 16;
+
+const NEW: u32 = 0;
+const FORGOTTEN: u32 = 1;
+const SHARED: u32 = 2;
 /// The word of a slot that names leaf 0.
-const FIRST: u32 = 2;
+const FIRST: u32 = 3;
 
 /// The directory.
 pub(crate) struct HashDirectory {
-    /// First bits of a key that are the number of its slot.
-    bits: AtomicU32,
+    /// Which tables are in use: [`Sizes`].
+    sizes: AtomicU32,
     /// The tables, by their number of bits.
-    tables: [OnceLock<Box<[AtomicU32]>>; BITS_MAX as usize + 1],
+    tables: [OnceLock<Table>; BITS_MAX as usize + 1],
     memory: Arc<DirectoryMemory>,
+}
+
+/// A table: a word for each slot.
+struct Table {
+    slots: Box<[AtomicU32]>,
+    /// No leaf that a slot names covers more slots as a whole.
+    widest: AtomicU64,
+}
+
+/// The table in use and the one before it, which change together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Sizes(u32);
+
+impl Sizes {
+    fn new(bits: u32, before: u32) -> Sizes {
+        Sizes(before << 8 | bits)
+    }
+
+    /// First bits of a key that are the number of its slot. 0: there is no table yet.
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self.0 & 0xff
+    }
+
+    /// The same, of the table before. 0: there is none.
+    fn before(self) -> u32 {
+        self.0 >> 8
+    }
 }
 
 /// The content of a slot.
@@ -69,7 +113,7 @@ pub(crate) enum Listed<'d> {
     Leaf(LeafId, Entry<'d>),
     /// Several leaves have keys of the slot: a search goes through the inner nodes.
     Shared,
-    /// No search has listed a leaf yet.
+    /// The slot says nothing.
     Unknown,
 }
 
@@ -77,8 +121,20 @@ pub(crate) enum Listed<'d> {
 pub(crate) struct Entry<'d> {
     directory: &'d HashDirectory,
     slot: &'d AtomicU32,
-    bits: u32,
+    sizes: Sizes,
     said: u32,
+}
+
+/// A leaf that the table before the one in use names, and the new slot for which it was looked for.
+pub(crate) struct Heritage<'d> {
+    pub(crate) leaf: LeafId,
+    /// The slot that names it, and its number.
+    old: Entry<'d>,
+    at: u64,
+    /// The new slot.
+    new: &'d AtomicU32,
+    before: &'d Table,
+    table: &'d Table,
 }
 
 impl Entry<'_> {
@@ -87,14 +143,52 @@ impl Entry<'_> {
     pub(crate) fn still(&self) -> bool {
         // The sequence of the leaf was read before, with acquire ordering.
         self.slot.load(Ordering::Relaxed) == self.said
-            && self.directory.bits.load(Ordering::Relaxed) == self.bits
+            && self.directory.sizes.load(Ordering::Relaxed) == self.sizes.0
+    }
+}
+
+impl Heritage<'_> {
+    /// Whether the slots still say the same, and the leaf covers few enough slots.
+    pub(crate) fn still(&self) -> bool {
+        self.old.still() && self.new.load(Ordering::Relaxed) == NEW && self.widest() <= SPAN_MAX
+    }
+
+    /// No leaf that the table before names covers more slots of the table in use.
+    fn widest(&self) -> u64 {
+        // A slot of which the leaf has only a part becomes slots of which it may have some.
+        (self.before.widest.load(Ordering::Relaxed) + 2) << self.more()
+    }
+
+    /// Bits that the table in use has more.
+    fn more(&self) -> u32 {
+        self.old.sizes.bits() - self.old.sizes.before()
+    }
+
+    /// Copies what the table before says of the leaf, near the slot that was asked for. The caller holds the leaf's lock, and
+    /// nothing has had it since the heritage was [`still`](Heritage::still) there.
+    pub(crate) fn take(&self) {
+        self.table.cover(self.widest());
+        let names = |at: &u64| {
+            let slot = self.before.slots.get(*at as usize);
+            slot.is_some_and(|slot| slot.load(Ordering::Relaxed) == self.old.said)
+        };
+        let (below, above) =
+            ((self.at.saturating_sub(NEAR)..self.at).rev(), self.at..self.at + NEAR);
+        for old in below.take_while(names).chain(above.take_while(names)) {
+            for new in old << self.more()..(old + 1) << self.more() {
+                let Some(slot) = self.table.slots.get(new as usize) else { return };
+                // What is not new has been said since.
+                let (said, order) = (self.old.said, Ordering::Release);
+                let _ = slot.compare_exchange(NEW, said, order, Ordering::Relaxed);
+            }
+        }
     }
 }
 
 impl Drop for HashDirectory {
     fn drop(&mut self) {
         let tables = self.tables.iter().filter_map(OnceLock::get);
-        tables.for_each(|table| self.memory.give_back(size_of_val(&**table) as u64));
+        tables.for_each(|table| self.memory.give_back(size_of_val(&*table.slots) as u64));
     }
 }
 
@@ -102,45 +196,70 @@ impl HashDirectory {
     /// An empty directory. Its tables are counted in `memory`.
     pub(crate) fn new(memory: Arc<DirectoryMemory>) -> HashDirectory {
         let tables = std::array::from_fn(|_| OnceLock::new());
-        HashDirectory { bits: AtomicU32::new(0), tables, memory }
+        HashDirectory { sizes: AtomicU32::new(0), tables, memory }
     }
 
     /// The content of the slot of a key whose first eight bytes are `head`.
     #[inline(always)]
     pub(crate) fn find(&self, head: u64) -> Listed<'_> {
-        let bits = self.bits.load(Ordering::Acquire);
-        let Some(slot) = self.slot(bits, head) else { return Listed::Unknown };
+        let sizes = self.sizes();
+        let Some(slot) = self.slot(sizes.bits(), head) else { return Listed::Unknown };
         match slot.load(Ordering::Acquire) {
-            UNKNOWN => Listed::Unknown,
+            NEW | FORGOTTEN => Listed::Unknown,
             SHARED => Listed::Shared,
-            said => Listed::Leaf(said - FIRST, Entry { directory: self, slot, bits, said }),
+            said => Listed::Leaf(said - FIRST, Entry { directory: self, slot, sizes, said }),
         }
+    }
+
+    /// The leaf that the table before names for a key whose first eight bytes are `head`, if the slot in use is new.
+    pub(crate) fn heritage(&self, head: u64) -> Option<Heritage<'_>> {
+        let sizes = self.sizes();
+        let (table, before) = (self.of_bits(sizes.bits())?, self.of_bits(sizes.before())?);
+        let (new, slot) = (self.slot(sizes.bits(), head)?, self.slot(sizes.before(), head)?);
+        let said = slot.load(Ordering::Acquire);
+        let leaf = said.checked_sub(FIRST)?;
+        let old = Entry { directory: self, slot, sizes, said };
+        let at = head >> (64 - sizes.before());
+        Some(Heritage { leaf, old, at, new, before, table }).filter(Heritage::still)
     }
 
     /// Asks the processor for the slot of a key.
     #[inline]
     pub(crate) fn prefetch(&self, head: u64) {
-        if let Some(slot) = self.slot(self.bits.load(Ordering::Acquire), head) {
+        if let Some(slot) = self.slot(self.sizes().bits(), head) {
             tembo_pmem::prefetch(slot);
         }
     }
 
     #[inline(always)]
     fn slot(&self, bits: u32, head: u64) -> Option<&AtomicU32> {
-        let table = self.tables.get(bits as usize)?.get()?;
-        table.get((head >> (64 - bits)) as usize)
+        self.of_bits(bits)?.slots.get((head >> (64 - bits)) as usize)
+    }
+
+    #[inline(always)]
+    fn of_bits(&self, bits: u32) -> Option<&Table> {
+        self.tables.get(bits as usize)?.get()
+    }
+
+    #[inline(always)]
+    fn sizes(&self) -> Sizes {
+        Sizes(self.sizes.load(Ordering::Acquire))
     }
 
     /// Makes a table for so many leaves, as far as there is memory for it.
     pub(crate) fn reach(&self, leaves: usize) {
         let wanted = leaves.saturating_mul(SLOTS_PER_LEAF).next_power_of_two().ilog2();
         let wanted = wanted.clamp(BITS_MIN, BITS_MAX);
-        let bits = self.bits.load(Ordering::Relaxed);
+        let sizes = self.sizes();
+        let bits = sizes.bits();
         if wanted > bits
             && let Some(made) =
                 (bits.max(BITS_MIN - 1) + 1..=wanted).rev().find(|&bits| self.make(bits))
         {
-            self.bits.fetch_max(made, Ordering::AcqRel);
+            let next = Sizes::new(made, bits);
+            // Another thread may have been quicker. If its table is too small, the next search makes a larger one.
+            let _ =
+                self.sizes.compare_exchange(sizes.0, next.0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -157,9 +276,9 @@ impl HashDirectory {
             return false;
         }
         match <[AtomicU32]>::new_box_zeroed_with_elems(1 << bits) {
-            Ok(made) => {
+            Ok(slots) => {
                 // Another thread may have been quicker.
-                if table.set(made).is_err() {
+                if table.set(Table { slots, widest: AtomicU64::new(0) }).is_err() {
                     self.memory.give_back(size);
                 }
                 true
@@ -177,19 +296,23 @@ impl HashDirectory {
     pub(crate) fn list(&self, leaf: LeafId, low: KeyBytes<'_>, high: Option<KeyBytes<'_>>) {
         let Some((table, bits)) = self.table() else { return };
         let Covered { whole, parts } = covered(low, high, bits);
+        let span = whole.end.saturating_sub(whole.start);
         let said = match leaf.checked_add(FIRST) {
-            Some(said) if whole.end.saturating_sub(whole.start) <= SPAN_MAX => said,
+            Some(said) if span <= SPAN_MAX => said,
             _ => return,
         };
+        table.cover(span);
         whole.for_each(|at| store(table, at, said));
         parts.into_iter().flatten().for_each(|at| store(table, at, SHARED));
     }
 
-    /// Marks the slot of a key whose first eight bytes are `head` as shared, if it is unknown.
+    /// Marks the slot of a key whose first eight bytes are `head` as shared, if it says nothing.
     pub(crate) fn share(&self, head: u64) {
-        if let Some(slot) = self.slot(self.bits.load(Ordering::Acquire), head) {
+        if let Some(slot) = self.slot(self.sizes().bits(), head) {
             // If another thread has listed a leaf meanwhile, that stays.
-            let _ = slot.compare_exchange(UNKNOWN, SHARED, Ordering::Release, Ordering::Relaxed);
+            for said in [NEW, FORGOTTEN] {
+                let _ = slot.compare_exchange(said, SHARED, Ordering::Release, Ordering::Relaxed);
+            }
         }
     }
 
@@ -204,9 +327,12 @@ impl HashDirectory {
         let Some((table, bits)) = self.table() else { return };
         forget((table, bits), middle, high);
         let Covered { whole, .. } = covered(low, high, bits);
-        if whole.end.saturating_sub(whole.start) > SPAN_MAX {
+        let span = whole.end.saturating_sub(whole.start);
+        if span > SPAN_MAX {
             // A later split would not look for slots that name a leaf of so many slots.
             forget((table, bits), low, Some(middle));
+        } else {
+            table.cover(span);
         }
     }
 
@@ -214,26 +340,36 @@ impl HashDirectory {
     #[cfg(test)]
     pub(crate) fn listed(&self, head: u64) -> Option<(LeafId, std::ops::RangeInclusive<u64>)> {
         let Listed::Leaf(leaf, entry) = self.find(head) else { return None };
-        let rest = u64::MAX >> entry.bits;
+        let rest = u64::MAX >> entry.sizes.bits();
         Some((leaf, head & !rest..=head | rest))
     }
 
-    fn table(&self) -> Option<(&[AtomicU32], u32)> {
-        let bits = self.bits.load(Ordering::Acquire);
-        Some((self.tables.get(bits as usize)?.get()?, bits))
+    fn table(&self) -> Option<(&Table, u32)> {
+        let bits = self.sizes().bits();
+        Some((self.of_bits(bits)?, bits))
     }
 }
 
-/// Makes the slots of the keys from `low` on, below `high`, unknown.
-fn forget((table, bits): (&[AtomicU32], u32), low: KeyBytes<'_>, high: Option<KeyBytes<'_>>) {
+impl Table {
+    /// Notes that a leaf which slots name may cover so many as a whole.
+    fn cover(&self, span: u64) {
+        if span > self.widest.load(Ordering::Relaxed) {
+            self.widest.fetch_max(span, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Forgets what the slots of the keys from `low` on, below `high`, say.
+fn forget((table, bits): (&Table, u32), low: KeyBytes<'_>, high: Option<KeyBytes<'_>>) {
     let Covered { whole, parts } = covered(low, high, bits);
     if whole.end.saturating_sub(whole.start) <= SPAN_MAX {
-        whole.for_each(|at| store(table, at, UNKNOWN));
+        whole.for_each(|at| store(table, at, FORGOTTEN));
     }
-    parts.into_iter().flatten().for_each(|at| store(table, at, UNKNOWN));
+    parts.into_iter().flatten().for_each(|at| store(table, at, FORGOTTEN));
 }
-fn store(table: &[AtomicU32], at: u64, said: u32) {
-    if let Some(slot) = table.get(at as usize) {
+
+fn store(table: &Table, at: u64, said: u32) {
+    if let Some(slot) = table.slots.get(at as usize) {
         slot.store(said, Ordering::Release);
     }
 }

@@ -26,9 +26,9 @@
 //! ```
 //! That touches the same number of cache lines whatever the number of keys. A leaf is split between two hashes that differ
 //! in a high bit, not in the middle, so that few slots of the directory have keys of two leaves. A search of those goes
-//! through the inner nodes, and so does a search by a slot that no search has filled since an opening or since the directory
-//! has grown. The NV-Tree keeps the inner nodes anyway: they cost some bytes for a leaf of a thousand. So
-//! - growth is O(1) steps: a put splits one leaf at most, and a larger directory begins empty; nothing is rehashed;
+//! through the inner nodes, and so does a search by a slot that no search has filled since an opening. The NV-Tree keeps the inner nodes anyway: they cost some bytes for a leaf of a thousand. So
+//! - growth is O(1) steps: a put splits one leaf at most, and a larger directory begins empty and takes over what the one before
+//!   knew a leaf at a time, as keys are looked for; nothing is rehashed;
 //! - an opening waits for nothing: the directory fills as keys are looked for;
 //! - chosen keys do limited harm: keys with the same hash lie in leaves beside each other, which the inner nodes
 //!   distinguish. The worst case of the hash index is the NV-Tree.
@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use tembo_pool::{Object, Pool};
 
-use self::scatter::{gathered, scattered};
+use self::scatter::{gathered, scattered, scattered_eight};
 use crate::changes::{Changed, Period, VisitChanged};
 use crate::nvtree::{How, NvTree, Sorted};
 use crate::{
@@ -161,7 +161,11 @@ impl HashIndex {
 
     #[inline(always)]
     fn change(&self, op: Op<'_>, how: How<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        let changed = scattered(op.key()?, |key| {
+        let key = op.key()?;
+        if let Some(eight) = key.as_array() {
+            self.leaves.prefetch_change(&scattered_eight(eight));
+        }
+        let changed = scattered(key, |key| {
             let op = match op {
                 Op::Put { value, .. } => Op::Put { key, value },
                 Op::Remove { .. } => Op::Remove { key },

@@ -309,6 +309,12 @@ impl NvTree {
         change::change::<SCATTERED>(&self.leaves, op, how, writer)
     }
 
+    /// Asks the processor for what a change of a scattered key reads first.
+    #[inline(always)]
+    pub(crate) fn prefetch_change(&self, key: &[u8; 8]) {
+        self.leaves.prefetch_change(u64::from_be_bytes(*key), leaf::hash(key));
+    }
+
     /// Visits everything that happened in a period: see [`crate::Index::changes`].
     pub(crate) fn visit_changes(
         &self,

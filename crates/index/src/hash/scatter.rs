@@ -95,6 +95,12 @@ fn with_replaced<T>(
     with(copy)
 }
 
+/// The scattered key of a key of eight bytes.
+#[inline(always)]
+pub(crate) fn scattered_eight(key: &[u8; 8]) -> [u8; 8] {
+    mix(u64::from_be_bytes(*key), 64).to_be_bytes()
+}
+
 /// Calls `with` with the scattered key.
 #[inline(always)]
 pub(crate) fn scattered<T>(key: &[u8], with: impl FnOnce(&[u8]) -> T) -> T {

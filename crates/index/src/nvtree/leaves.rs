@@ -196,6 +196,23 @@ impl Leaves {
         }
     }
 
+    /// Asks the processor for what a change of a key reads first, if the directory names its leaf.
+    ///
+    /// Here everything stays in registers, which is why this is not inlined. A processor may not load what it has stored behind a
+    /// fence before the fence is done. A change keeps the key and the leaf on the stack, and so begins its search only when the
+    /// fence of the change before is done; this does not wait.
+    #[inline(never)]
+    pub(crate) fn prefetch_change(&self, head: u64, hash: u64) {
+        if let Some(directory) = self.directory.as_deref()
+            && let Listed::Leaf(id, _) = directory.find(head)
+            && let Some(side) = self.forest.leaves.get(id as usize)
+        {
+            side.prefetch_first();
+            let leaf = Leaf { forest: &self.forest, id, side };
+            leaf.prefetch_line(line(hash, leaf.lines()));
+        }
+    }
+
     /// The leaf that the directory names for keys with this beginning, and the least and the greatest of these keys.
     #[cfg(test)]
     pub(crate) fn listed(&self, head: u64) -> Option<(LeafId, std::ops::RangeInclusive<u64>)> {
@@ -206,7 +223,7 @@ impl Leaves {
     #[cold]
     #[inline(never)]
     fn list(&self, directory: &HashDirectory, wanted: Wanted<'_>) {
-        if self.inherit(directory, wanted).is_some() {
+        if self.inherit(directory, wanted).is_some() || directory.says(wanted.head) {
             return;
         }
         let (Ok(Reached { leaf, moment, .. }), Ok(inner)) = (self.leaf_of(wanted), self.inner())

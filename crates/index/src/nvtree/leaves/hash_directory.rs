@@ -7,9 +7,9 @@
 //! every leaf. So it need not be made at an opening, it need not be exact, and it can grow by being empty.
 //!
 //! # What a slot says
-//! *New*: nothing has been said since the table was made. *Forgotten*: what was said no longer holds. *Shared*: keys with these
-//! bits are in several leaves, or in a leaf that covers too many slots; ask the inner nodes. A leaf: **all** keys with these bits
-//! are in it.
+//! *New*: nothing has been said since the table was made. *Forgotten*: what was said may no longer hold. *Shared*: keys with
+//! these bits are in several leaves, or in a leaf that covers too many slots; ask the inner nodes. A leaf: **all** keys with
+//! these bits are in it.
 //!
 //! # Why a reader may believe it
 //! A slot comes to name a leaf, and ceases to, only while the leaf's lock is held. A split and a merge have
@@ -23,18 +23,23 @@
 //! # Growth
 //! There is a table for each number of bits, made (of zero pages) when leaves have outgrown the one before. All its
 //! slots are new. A search that comes to a new slot *inherits*: it asks the table that was in use before, and copies the leaf
-//! that is named there to the slots that have come in place of that leaf's. If no leaf is named there, the leaf is looked for and
-//! listed. So no operation waits for the growth of a table; tables of fewer bits stay, and are together no larger than the one
-//! in use.
+//! that is named there to the slots that came in place of that one and of those beside it that name the same leaf. If that table
+//! names none, the leaf is looked for and listed. So no operation waits for the growth of a table; tables of fewer bits stay,
+//! and are together no larger than the one in use.
 //!
 //! # Why an heir may believe the table before
-//! Each split, merge and listing writes to the table that was in use when it held the lock, and there to all slots that it
-//! concerns. So if the slot in use is new, nothing has concerned its keys since the table before went out of use, and what that
-//! says of them holds: a merge leaves *forgotten*, which is not new. The heir reads the leaf's sequence, then finds the one slot
-//! still new and the other still naming the leaf, and locks the leaf at that sequence.
-//! "All slots that it concerns" has an exception, a leaf that covers too many slots to write to; no slot may name such a leaf. So
-//! each table keeps the most slots that one leaf has covered (*widest*), and nothing is inherited if a leaf of that many would
-//! cover too many.
+//! What moves keys out of a leaf, or lists it, reads under the leaf's lock which table is in use, and writes to all slots there
+//! that it concerns. An heir locks the leaf too. So each such operation is over when the heir has the lock: if it wrote to the
+//! table in use, the slot is no longer new, and if to the table before, then that says what holds. There is no table between,
+//! since the number of bits and that of the table before change in one word. A merge leaves *forgotten*, which is not new. A
+//! split lists its two leaves one after the other, and a table that comes into use in between has new slots for the first.
+//! The heir reads the leaf's sequence, then finds the one slot new and the other naming the leaf, and locks the leaf at that
+//! sequence; with the lock it takes the slots beside on the same ground.
+//!
+//! "All slots that it concerns" has an exception, a leaf that covers too many slots to write to: no slot may name such a leaf.
+//! So each table has a bound on the slots that a leaf covers which it names, its *width*, and an heir takes nothing if a leaf of
+//! that width would cover too many. If a leaf has taken in others since, then that merge has widened the table in use, or has
+//! forgotten the leaf's slots there.
 //!
 //! # Memory
 //! A table has four to eight slots of four bytes for each leaf: with those before it at most 64 bytes for a leaf. All directories of a
@@ -61,7 +66,7 @@ const SPAN_MAX: u64 = 1 << 10;
 const BITS_MIN: u32 = 6;
 const BITS_MAX: u32 = 30;
 
-/// Slots to each side of the one that is asked for up to which an heir looks for the same leaf.
+/// An heir looks for the same leaf in fewer slots than these to each side of the one that is asked for.
 const NEAR: u64 = 16;
 
 const NEW: u32 = 0;
@@ -82,8 +87,8 @@ pub(crate) struct HashDirectory {
 /// A table: a word for each slot.
 struct Table {
     slots: Box<[AtomicU32]>,
-    /// No leaf that a slot names covers more slots as a whole.
-    widest: AtomicU64,
+    /// No leaf that a slot names covers more slots as a whole, unless it has grown while a later table was in use.
+    width: AtomicU64,
 }
 
 /// The table in use and the one before it, which change together.
@@ -125,13 +130,12 @@ pub(crate) struct Entry<'d> {
     said: u32,
 }
 
-/// A leaf that the table before the one in use names, and the new slot for which it was looked for.
+/// A leaf that the table before the one in use names, for a slot that is new.
 pub(crate) struct Heritage<'d> {
     pub(crate) leaf: LeafId,
     /// The slot that names it, and its number.
     old: Entry<'d>,
     at: u64,
-    /// The new slot.
     new: &'d AtomicU32,
     before: &'d Table,
     table: &'d Table,
@@ -148,15 +152,18 @@ impl Entry<'_> {
 }
 
 impl Heritage<'_> {
-    /// Whether the slots still say the same, and the leaf covers few enough slots.
+    /// Whether the slots still say the same, and the leaf covers few enough of the table in use.
     pub(crate) fn still(&self) -> bool {
-        self.old.still() && self.new.load(Ordering::Relaxed) == NEW && self.widest() <= SPAN_MAX
+        let width = self.before.width.load(Ordering::Relaxed);
+        self.old.still()
+            && self.new.load(Ordering::Relaxed) == NEW
+            && self.widened(width) <= SPAN_MAX
     }
 
-    /// No leaf that the table before names covers more slots of the table in use.
-    fn widest(&self) -> u64 {
-        // A slot of which the leaf has only a part becomes slots of which it may have some.
-        (self.before.widest.load(Ordering::Relaxed) + 2) << self.more()
+    /// The most slots of the table in use that a leaf covers which covers so many of the table before.
+    fn widened(&self, width: u64) -> u64 {
+        // The leaf may have parts of two slots more.
+        (width + 2) << self.more()
     }
 
     /// Bits that the table in use has more.
@@ -167,20 +174,29 @@ impl Heritage<'_> {
     /// Copies what the table before says of the leaf, near the slot that was asked for. The caller holds the leaf's lock, and
     /// nothing has had it since the heritage was [`still`](Heritage::still) there.
     pub(crate) fn take(&self) {
-        self.table.cover(self.widest());
-        let names = |at: &u64| {
-            let slot = self.before.slots.get(*at as usize);
-            slot.is_some_and(|slot| slot.load(Ordering::Relaxed) == self.old.said)
+        let said = |at: u64| {
+            let slot = self.before.slots.get(at as usize);
+            slot.map(|slot| slot.load(Ordering::Relaxed))
         };
-        let (below, above) =
-            ((self.at.saturating_sub(NEAR)..self.at).rev(), self.at..self.at + NEAR);
-        for old in below.take_while(names).chain(above.take_while(names)) {
-            for new in old << self.more()..(old + 1) << self.more() {
-                let Some(slot) = self.table.slots.get(new as usize) else { return };
-                // What is not new has been said since.
-                let (said, order) = (self.old.said, Ordering::Release);
-                let _ = slot.compare_exchange(NEW, said, order, Ordering::Relaxed);
-            }
+        let is_leaf = |at: &u64| said(*at) == Some(self.old.said);
+        let below =
+            (self.at.saturating_sub(NEAR)..self.at).rev().take_while(is_leaf).count() as u64;
+        let above = (self.at + 1..self.at + NEAR).take_while(is_leaf).count() as u64;
+        let run = self.at - below..self.at + above + 1;
+        // If slots that name other leaves lie on both sides, the leaf has none beyond.
+        let is_other = |at: Option<u64>| {
+            at.and_then(said).is_some_and(|said| said >= FIRST && said != self.old.said)
+        };
+        let width = match is_other(run.start.checked_sub(1)) && is_other(Some(run.end)) {
+            true => run.end - run.start,
+            false => self.before.width.load(Ordering::Relaxed),
+        };
+        self.table.widen(self.widened(width));
+        let new = run.start << self.more()..run.end << self.more();
+        for slot in self.table.slots.get(new.start as usize..new.end as usize).unwrap_or_default() {
+            // What is not new has been said since.
+            let (said, order) = (self.old.said, Ordering::Release);
+            let _ = slot.compare_exchange(NEW, said, order, Ordering::Relaxed);
         }
     }
 }
@@ -221,6 +237,11 @@ impl HashDirectory {
         let old = Entry { directory: self, slot, sizes, said };
         let at = head >> (64 - sizes.before());
         Some(Heritage { leaf, old, at, new, before, table }).filter(Heritage::still)
+    }
+
+    /// Whether the slot of a key whose first eight bytes are `head` says something.
+    pub(crate) fn says(&self, head: u64) -> bool {
+        !matches!(self.find(head), Listed::Unknown)
     }
 
     /// Asks the processor for the slot of a key.
@@ -278,7 +299,7 @@ impl HashDirectory {
         match <[AtomicU32]>::new_box_zeroed_with_elems(1 << bits) {
             Ok(slots) => {
                 // Another thread may have been quicker.
-                if table.set(Table { slots, widest: AtomicU64::new(0) }).is_err() {
+                if table.set(Table { slots, width: AtomicU64::new(0) }).is_err() {
                     self.memory.give_back(size);
                 }
                 true
@@ -301,7 +322,7 @@ impl HashDirectory {
             Some(said) if span <= SPAN_MAX => said,
             _ => return,
         };
-        table.cover(span);
+        table.widen(span);
         whole.for_each(|at| store(table, at, said));
         parts.into_iter().flatten().for_each(|at| store(table, at, SHARED));
     }
@@ -332,7 +353,7 @@ impl HashDirectory {
             // A later split would not look for slots that name a leaf of so many slots.
             forget((table, bits), low, Some(middle));
         } else {
-            table.cover(span);
+            table.widen(span);
         }
     }
 
@@ -352,9 +373,9 @@ impl HashDirectory {
 
 impl Table {
     /// Notes that a leaf which slots name may cover so many as a whole.
-    fn cover(&self, span: u64) {
-        if span > self.widest.load(Ordering::Relaxed) {
-            self.widest.fetch_max(span, Ordering::Relaxed);
+    fn widen(&self, span: u64) {
+        if span > self.width.load(Ordering::Relaxed) {
+            self.width.fetch_max(span, Ordering::Relaxed);
         }
     }
 }
@@ -506,6 +527,149 @@ mod tests {
         assert_eq!(said(&directory, 0), None);
         directory.share(0);
         assert!(matches!(directory.find(0), Listed::Shared));
+    }
+
+    /// Leaves as the directory is told of them, each with the least head of its keys.
+    struct Model {
+        directory: HashDirectory,
+        leaves: Vec<(u64, LeafId)>,
+        free: Vec<LeafId>,
+        seed: u64,
+        inherited: u64,
+    }
+
+    impl Model {
+        fn new(seed: u64) -> Model {
+            let (directory, leaves, free) = (directory(None), vec![(0, 0)], (1..400).collect());
+            Model { directory, leaves, free, seed, inherited: 0 }
+        }
+
+        fn random(&mut self, below: usize) -> usize {
+            self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (self.seed >> 33) as usize % below
+        }
+
+        /// The least key of a leaf; `None` behind the last one.
+        fn low(&self, at: usize) -> Option<Vec<u8>> {
+            let mut low = self.leaves.get(at)?.0.to_be_bytes().to_vec();
+            low.truncate(low.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+            Some(low)
+        }
+
+        fn list(&self, at: usize) {
+            let (low, high) = (self.low(at).unwrap(), self.low(at + 1));
+            let high = high.as_deref().map(KeyBytes::from);
+            self.directory.list(self.leaves[at].1, low[..].into(), high);
+        }
+
+        fn grow(&mut self) {
+            let bits = self.directory.sizes().bits() + 1 + self.random(2) as u32;
+            self.directory.reach((1 << bits.min(13)) / SLOTS_PER_LEAF);
+        }
+
+        fn split(&mut self) {
+            let at = self.random(self.leaves.len());
+            let from = self.leaves[at].0;
+            let end = self.leaves.get(at + 1).map_or(u64::MAX, |next| next.0);
+            // Most leaves end where slots do.
+            let kept = u64::MAX << (64 - 1 - self.random(16));
+            let middle = (from + (end - from) / (2 + self.random(14) as u64)) & kept;
+            if middle <= from {
+                return;
+            }
+            let Some(right) = self.free.pop() else { return };
+            self.leaves.insert(at + 1, (middle, right));
+            self.list(at + 1);
+            if self.random(8) == 0 {
+                // Another thread makes a table meanwhile.
+                self.grow();
+            }
+            self.list(at);
+        }
+
+        fn merge(&mut self) {
+            let at = self.random(self.leaves.len());
+            let Some(middle) = self.low(at + 1) else { return };
+            let (low, high) = (self.low(at).unwrap(), self.low(at + 2));
+            let high = high.as_deref().map(KeyBytes::from);
+            self.directory.merge(low[..].into(), middle[..].into(), high);
+            let (_, freed) = self.leaves.remove(at + 1);
+            self.free.push(freed);
+        }
+
+        fn inherit(&mut self) {
+            let head = (self.random(1 << 16) as u64) << 48;
+            let grows = self.random(16) == 0;
+            let Some(heritage) = self.directory.heritage(head) else { return };
+            if grows {
+                // Another thread makes a table after this one has the lock.
+                let bits = self.directory.sizes().bits() + 1;
+                self.directory.reach((1 << bits.min(13)) / SLOTS_PER_LEAF);
+            }
+            heritage.take();
+            self.inherited += 1;
+        }
+
+        /// Asserts that each leaf that a slot names has all its keys.
+        fn check(&self) {
+            let bits = self.directory.sizes().bits();
+            for slot in 0..1_u64.checked_shl(bits).filter(|_| bits > 0).unwrap_or(0) {
+                let first = slot << (64 - bits);
+                if let Some((leaf, heads)) = self.directory.listed(first) {
+                    let at = self.leaves.partition_point(|&(low, _)| low <= first) - 1;
+                    let next = self.leaves.get(at + 1).map_or(u128::MAX, |next| next.0.into());
+                    assert_eq!(leaf, self.leaves[at].1, "{first:x} of {bits} bits");
+                    assert!(u128::from(*heads.end()) < next, "{first:x} of {bits} bits");
+                }
+            }
+        }
+    }
+
+    /// Whatever happens to leaves and tables in which order, a slot names no leaf that lacks one of its keys.
+    #[test]
+    fn a_slot_names_the_leaf_of_all_its_keys() {
+        let mut inherited = 0;
+        for seed in 0..400 {
+            let mut model = Model::new(seed);
+            for _ in 0..150 {
+                match model.random(16) {
+                    0 => model.grow(),
+                    1..=5 => model.split(),
+                    6..=7 => model.merge(),
+                    8..=10 => {
+                        let at = model.random(model.leaves.len());
+                        model.list(at);
+                    }
+                    _ => (0..8).for_each(|_| model.inherit()),
+                }
+                model.check();
+            }
+            inherited += model.inherited;
+        }
+        assert!(inherited > 1000, "{inherited}");
+    }
+
+    /// A search of a new table finds there what the table before named, without a listing.
+    #[test]
+    fn a_larger_table_inherits() {
+        let directory = directory(None);
+        directory.reach(16);
+        let middle = KeyBytes::from(&[0x80_u8][..]);
+        directory.list(7, KeyBytes::EMPTY, Some(middle));
+        directory.list(9, middle, None);
+        directory.reach(32);
+        assert_eq!(said(&directory, 0), None);
+        let heritage = directory.heritage(0x10 << 56).unwrap();
+        assert_eq!(heritage.leaf, 7);
+        heritage.take();
+        assert_eq!(
+            [0x10, 0x11, 0x80].map(|first| said(&directory, first)),
+            [Some(7), Some(7), None]
+        );
+        // What was said since counts.
+        let other = directory.heritage(0x90 << 56).unwrap();
+        directory.merge(KeyBytes::EMPTY, middle, None);
+        assert!(!other.still() && directory.heritage(0x90 << 56).is_none());
     }
 
     /// Two directories share a sixteenth of the memory, and one that is dropped gives its part back.

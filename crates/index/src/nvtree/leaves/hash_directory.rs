@@ -34,7 +34,7 @@
 //! since the number of bits and that of the table before change in one word. A merge leaves *forgotten*, which is not new. A
 //! split lists its two leaves one after the other, and a table that comes into use in between has new slots for the first.
 //! The heir reads the leaf's sequence, then finds the one slot new and the other naming the leaf, and locks the leaf at that
-//! sequence; with the lock it takes the slots beside on the same ground.
+//! sequence; with the lock it takes the slots beside for the same reason.
 //!
 //! "All slots that it concerns" has an exception, a leaf that covers too many slots to write to: no slot may name such a leaf.
 //! So each table has a bound on the slots that a leaf covers which it names, its *width*, and an heir takes nothing if a leaf of
@@ -529,7 +529,7 @@ mod tests {
         assert!(matches!(directory.find(0), Listed::Shared));
     }
 
-    /// Leaves as the directory is told of them, each with the least head of its keys.
+    /// A directory and the leaves that it is to know, each with the least head of its keys.
     struct Model {
         directory: HashDirectory,
         leaves: Vec<(u64, LeafId)>,

@@ -75,7 +75,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Finding, Error> {
         ratio(inserts, last),
         ratio(lookups, last)
     );
-    finding.note("The thesis has implemented a proof-of-concept CDDS hash table and gives no figure of it. The index here has no ranges; versions, snapshots and recovery are those of the trees. An insertion splits one leaf at most, and a larger directory begins empty, so that none waits for the growth of all; what a large directory takes from the system at once is in the longest insertion.");
+    finding.note("The thesis has implemented a proof-of-concept CDDS hash table and gives no figure of it. The index here has no ranges; versions, snapshots and recovery are those of the trees. An insertion splits one leaf at most, and a larger directory begins empty and takes over what the smaller one names a leaf at a time, so that none waits for the growth of all; what a large directory takes from the system at once is in the longest insertion.");
     Ok(finding)
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tembo_kv::backup::restore;
 use tembo_kv::{
@@ -240,6 +241,54 @@ fn the_directory_takes_its_part_of_the_memory_and_no_more() {
     assert!(limit == small && (1..=limit).contains(&bytes), "{bytes} of {limit}");
     let store = Store::volatile(&options().index(IndexKind::Nvtree)).unwrap();
     assert_eq!((store.report().directory_bytes, store.report().directory_limit), (0, 0));
+}
+
+/// The tables of the directory grow while threads put, remove and look for keys: from then on a search may inherit a leaf
+/// that another thread is about to split or to merge.
+#[test]
+fn threads_find_what_they_put_while_leaves_and_the_directory_change() {
+    const WRITERS: u64 = 3;
+    const KEYS: u64 = 60_000;
+    let pool = PoolOptions { size: 64 << 20, ..PoolOptions::default() };
+    let options = options().pool(pool).background(true);
+    for round in 0..3 {
+        let store = Store::volatile(&options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        let put: Vec<AtomicU64> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
+        // Every eighth key stays; the others are removed behind the puts.
+        let key = |writer: u64, n: u64| (n * WRITERS + writer + round).to_be_bytes();
+        let write = |writer: u64| {
+            for n in 0..KEYS {
+                let (at, value) = (key(writer, n), n.to_le_bytes());
+                store.put(space, &at, &value, Durability::Buffered).unwrap();
+                put[writer as usize].store(n + 1, Ordering::Release);
+                let old = n.saturating_sub(KEYS / 2);
+                if old % 8 != 0 {
+                    let was = store.remove(space, &key(writer, old), Durability::Buffered);
+                    assert!(was.unwrap(), "{writer} {old}");
+                }
+            }
+        };
+        let read = |seed: u64| {
+            let mut seed = seed;
+            while put.iter().any(|put| put.load(Ordering::Acquire) < KEYS) {
+                seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let writer = (seed >> 40) % WRITERS;
+                let there = put[writer as usize].load(Ordering::Acquire);
+                if there >= 8 {
+                    let n = (seed >> 20) % there / 8 * 8;
+                    let value = store.get(space, &key(writer, n)).unwrap();
+                    assert_eq!(value.unwrap(), n.to_le_bytes(), "{writer} {n}");
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let (write, read) = (&write, &read);
+            (0..WRITERS).for_each(|writer| drop(scope.spawn(move || write(writer))));
+            (0..2).for_each(|seed| drop(scope.spawn(move || read(seed))));
+        });
+        store.check().unwrap();
+    }
 }
 
 #[test]

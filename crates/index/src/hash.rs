@@ -26,7 +26,8 @@
 //! ```
 //! That touches the same number of cache lines whatever the number of keys. A leaf is split between two hashes that differ
 //! in a high bit, not in the middle, so that few slots of the directory have keys of two leaves. A search of those goes
-//! through the inner nodes, and so does a search by a slot that no search has filled since an opening. The NV-Tree keeps the inner nodes anyway: they cost some bytes for a leaf of a thousand. So
+//! through the inner nodes, and so does a search by a slot that no search has filled since an opening. The
+//! NV-Tree keeps the inner nodes anyway: they cost some bytes for a leaf of a thousand. So
 //! - growth is O(1) steps: a put splits one leaf at most, and a larger directory begins empty and takes over what the one before
 //!   knew a leaf at a time, as keys are looked for; nothing is rehashed;
 //! - an opening waits for nothing: the directory fills as keys are looked for;

@@ -162,11 +162,7 @@ impl HashIndex {
 
     #[inline(always)]
     fn change(&self, op: Op<'_>, how: How<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        let key = op.key()?;
-        if let Some(eight) = key.as_array() {
-            self.leaves.prefetch_change(&scattered_eight(eight));
-        }
-        let changed = scattered(key, |key| {
+        let changed = scattered(op.key()?, |key| {
             let op = match op {
                 Op::Put { value, .. } => Op::Put { key, value },
                 Op::Remove { .. } => Op::Remove { key },
@@ -276,6 +272,10 @@ impl VersionedIndex for HashIndex {
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
+        // A group waits for its fence at its end.
+        if let Some(eight) = op.key()?.as_array() {
+            self.leaves.prefetch_change(&scattered_eight(eight));
+        }
         self.change(op, How::Single(ticket), writer).map(Some)
     }
 

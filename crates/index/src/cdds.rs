@@ -245,8 +245,9 @@ impl VersionedIndex for Cdds {
         change::change(&self.roots, op, place, writer)
     }
 
-    fn apply_single(
+    fn apply_single_at(
         &self,
+        _place: Place,
         op: Op<'_>,
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,

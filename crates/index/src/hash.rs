@@ -167,7 +167,7 @@ impl HashIndex {
                 Op::Put { value, .. } => Op::Put { key, value },
                 Op::Remove { .. } => Op::Remove { key },
             };
-            self.leaves.change::<true>(op, how, writer)
+            self.leaves.change::<true>(Place::default(), op, how, writer)
         });
         named(changed)
     }
@@ -265,17 +265,23 @@ impl VersionedIndex for HashIndex {
         self.change(op, How::Grouped, writer)
     }
 
+    #[inline(always)]
+    fn prefetch_single(&self, op: Op<'_>) -> Place {
+        let (Op::Put { key, .. } | Op::Remove { key }) = op;
+        if let Some(eight) = key.as_array() {
+            self.leaves.prefetch_scattered(&scattered_eight(eight));
+        }
+        Place::default()
+    }
+
     #[inline]
-    fn apply_single(
+    fn apply_single_at(
         &self,
+        _place: Place,
         op: Op<'_>,
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        // A group waits for its fence at its end.
-        if let Some(eight) = op.key()?.as_array() {
-            self.leaves.prefetch_change(&scattered_eight(eight));
-        }
         self.change(op, How::Single(ticket), writer).map(Some)
     }
 

@@ -318,6 +318,11 @@ impl VersionedIndex for Index {
     }
 
     #[inline(always)]
+    fn prefetch_single(&self, op: Op<'_>) -> Place {
+        either!(self, index => index.prefetch_single(op))
+    }
+
+    #[inline(always)]
     fn apply_single(
         &self,
         op: Op<'_>,
@@ -325,6 +330,17 @@ impl VersionedIndex for Index {
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
         either!(self, index => index.apply_single(op.apart(), ticket, writer))
+    }
+
+    #[inline(always)]
+    fn apply_single_at(
+        &self,
+        place: Place,
+        op: Op<'_>,
+        ticket: &Ticket<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error> {
+        either!(self, index => index.apply_single_at(place, op.apart(), ticket, writer))
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {

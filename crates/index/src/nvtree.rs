@@ -302,17 +302,18 @@ impl NvTree {
     #[inline(always)]
     pub(crate) fn change<const SCATTERED: bool>(
         &self,
+        place: Place,
         op: Op<'_>,
         how: How<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
-        change::change::<SCATTERED>(&self.leaves, op, how, writer)
+        change::change::<SCATTERED>(&self.leaves, place, op, how, writer)
     }
 
-    /// Asks the processor for what a change of a scattered key reads first.
+    /// As [`prefetch_single`](VersionedIndex::prefetch_single), for a scattered key.
     #[inline(always)]
-    pub(crate) fn prefetch_change(&self, key: &[u8; 8]) {
-        self.leaves.prefetch_change(u64::from_be_bytes(*key), leaf::hash(key));
+    pub(crate) fn prefetch_scattered(&self, key: &[u8; 8]) {
+        self.leaves.prefetch_scattered(u64::from_be_bytes(*key), leaf::hash(key));
     }
 
     /// Visits everything that happened in a period: see [`crate::Index::changes`].
@@ -380,7 +381,7 @@ impl VersionedIndex for NvTree {
     }
 
     fn apply(&self, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        self.change::<false>(op, How::Grouped, writer)
+        self.change::<false>(Place::default(), op, How::Grouped, writer)
     }
 
     #[inline(always)]
@@ -390,7 +391,7 @@ impl VersionedIndex for NvTree {
         {
             return Ok(existed);
         }
-        self.change::<false>(op, How::Grouped, writer)
+        self.change::<false>(Place::default(), op, How::Grouped, writer)
     }
 
     fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
@@ -408,13 +409,25 @@ impl VersionedIndex for NvTree {
     }
 
     #[inline(always)]
-    fn apply_single(
+    fn prefetch_single(&self, op: Op<'_>) -> Place {
+        // A put comes to its own search soon enough.
+        let Op::Remove { key } = op else { return Place::default() };
+        match key.as_array() {
+            Some(eight) => self.leaves.prefetch_word(u64::from_be_bytes(*eight), leaf::hash(eight)),
+            None if key.len() > 8 => self.leaves.prefetch_long(key),
+            None => Place::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn apply_single_at(
         &self,
+        place: Place,
         op: Op<'_>,
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error> {
-        self.change::<false>(op, How::Single(ticket), writer).map(Some)
+        self.change::<false>(place, op, How::Single(ticket), writer).map(Some)
     }
 
     fn changed(&self, key: &[u8], since: u64, now: View<'_>) -> Result<Option<u64>, Error> {

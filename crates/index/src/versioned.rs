@@ -250,12 +250,33 @@ pub trait VersionedIndex: Send + Sync {
     /// caller makes sure that the version that is drawn next is below the durable limit of versions.
     ///
     /// Durability point: when it returns.
+    #[inline(always)]
     fn apply_single(
         &self,
         op: Op<'_>,
         ticket: &Ticket<'_>,
         writer: &mut Writer<'_>,
+    ) -> Result<Option<bool>, Error> {
+        op.key()?;
+        let place = self.prefetch_single(op);
+        self.apply_single_at(place, op, ticket, writer)
+    }
+
+    /// As `apply_single`, at the place that [`prefetch_single`](VersionedIndex::prefetch_single) has found.
+    fn apply_single_at(
+        &self,
+        place: Place,
+        op: Op<'_>,
+        ticket: &Ticket<'_>,
+        writer: &mut Writer<'_>,
     ) -> Result<Option<bool>, Error>;
+
+    /// Looks for the key of a single change that comes next, and asks the processor for what it will read first: as long before the
+    /// change as possible, while the fence of another one is still under way. The place may be the default.
+    #[inline]
+    fn prefetch_single(&self, _op: Op<'_>) -> Place {
+        Place::default()
+    }
 
     /// Whether the key was put or removed after version `since`, as far as `now` sees. Returns a version up to
     /// which that happened: the last one that did it, where the index knows it. `since` is pinned, or not below the

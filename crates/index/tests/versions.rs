@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tembo_index::{
     Clock, DeadInterval, DeadIntervals, Direction, Error, Forest, Index, IndexKind, KEY_SIZE_MAX,
-    Op, Retained, Retired, Stamp, TreeMarker, VersionedIndex, View, Writer,
+    Op, Place, Retained, Retired, Stamp, TreeMarker, VersionedIndex, View, Writer,
 };
 use tembo_pool::{Geometry, Object, Pool, PoolOptions};
 
@@ -30,6 +30,8 @@ struct House {
     retired: Vec<Retired>,
     now: Map,
     aborted: bool,
+    /// The places that were found for single changes; most of them are outdated.
+    places: BTreeMap<Vec<u8>, Place>,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl House {
             retired,
             now: Map::new(),
             aborted: false,
+            places: BTreeMap::new(),
         }
     }
 
@@ -163,8 +166,13 @@ impl House {
             Some(_) => Op::Put { key: &key, value: &parts },
             None => Op::Remove { key: &key },
         };
-        let Some(existed) = self.tree.apply_single(op, &clock.ticket(), &mut writer).unwrap()
-        else {
+        let place = match self.places.get(&key) {
+            Some(&place) if self.version.is_multiple_of(2) => place,
+            _ => self.tree.prefetch_single(op),
+        };
+        self.places.insert(key.clone(), place);
+        let applied = self.tree.apply_single_at(place, op, &clock.ticket(), &mut writer);
+        let Some(existed) = applied.unwrap() else {
             return;
         };
         assert_eq!(existed, self.now.contains_key(&key));
@@ -252,6 +260,7 @@ impl House {
         self.forest.set_dead(self.dead.clone());
         self.forest.set_retained(Arc::new(self.retained()));
         self.tree = Index::open(self.forest.clone(), self.cell, 1).unwrap();
+        self.places.clear();
     }
 
     fn scrub(&mut self) {

@@ -38,6 +38,7 @@ pub(super) fn has_record(&(key, value): &KeyChange<'_>) -> bool {
 #[inline(always)]
 pub(crate) fn change<const SCATTERED: bool>(
     leaves: &Leaves,
+    place: Place,
     op: Op<'_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
@@ -50,7 +51,7 @@ pub(crate) fn change<const SCATTERED: bool>(
     {
         return Ok(existed);
     }
-    change_otherwise::<SCATTERED>(leaves, op.apart(), how, writer)
+    change_otherwise::<SCATTERED>(leaves, place, op.apart(), how, writer)
 }
 
 /// As `change`, of a group, in the leaf of that place, if a fast path can. Returns whether the key was there. `None`: it
@@ -85,6 +86,7 @@ pub(super) fn change_at(
 #[inline(never)]
 fn change_otherwise<const SCATTERED: bool>(
     leaves: &Leaves,
+    place: Place,
     op: Op<'_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
@@ -94,8 +96,10 @@ fn change_otherwise<const SCATTERED: bool>(
             put_record::<SCATTERED>(leaves, key, value, how, writer)
         }
         Op::Put { .. } => None,
-        Op::Remove { key } if key.len() > 8 => remove_long::<SCATTERED>(leaves, key, how, writer),
-        Op::Remove { key } => remove_word::<SCATTERED>(leaves, key, how, writer),
+        Op::Remove { key } if key.len() > 8 => {
+            remove_long::<SCATTERED>(leaves, (place, key), how, writer)
+        }
+        Op::Remove { key } => remove_word::<SCATTERED>(leaves, (place, key), how, writer),
     };
     match done {
         Some(existed) => Ok(existed),
@@ -108,13 +112,13 @@ fn change_otherwise<const SCATTERED: bool>(
 #[inline(never)]
 fn remove_word<const SCATTERED: bool>(
     leaves: &Leaves,
-    key: &[u8],
+    (place, key): (Place, &[u8]),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
     let (wanted, mut reached) = (Wanted::new(key), None);
-    let effect = Effect::Remove;
-    match change_fast::<SCATTERED>(leaves, wanted, effect, how, writer, &mut reached) {
+    let found = leaves.leaf_from::<SCATTERED>(place, wanted)?;
+    match change_fast_at(leaves, found, wanted, Effect::Remove, (how, writer), &mut reached) {
         Some(existed) => Some(existed),
         None => {
             reached?;

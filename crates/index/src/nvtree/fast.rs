@@ -2,7 +2,7 @@
 //! there is a slot: a free one, one whose element nothing needs, or that of the same group's element of the key. It does what `read/lookup.rs` and `change/general.rs` do, without the cases for which these must be
 //! ready; this is the only reason why the code is there twice. A processor looks some four hundred instructions ahead: if a
 //! search takes fewer, the lines of the next search are fetched while this one waits for its own. And the processor goes on
-//! behind a fence, with the next search, for as long as no more than about a hundred stores wait for the fence. So the code
+//! behind a fence, with the next search, for as long as no more than some sixty stores wait for the fence. So the code
 //! has few instructions and fewer stores, and keeps nothing in registers that is needed only seldom.
 
 use tembo_pmem::prefetch;

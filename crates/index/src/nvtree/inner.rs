@@ -117,6 +117,12 @@ impl Inner {
         self.nodes.find_by_heads(key, front)
     }
 
+    /// As `find_by_heads`; also `None` if the first eight bytes do not decide at each node.
+    #[inline(always)]
+    pub(crate) fn find_by_front(&self, front: u64) -> Option<(LeafId, Token<'_>)> {
+        self.nodes.find_by_front(front)
+    }
+
     /// Appends to `found` what [`find`](Self::find) says of each of the `keys`, which are looked for side
     /// by side.
     ///

@@ -26,6 +26,7 @@ mod directory_memory;
 mod hash_directory;
 mod headers;
 mod opening;
+mod prefetch;
 mod spot;
 mod wanted;
 
@@ -154,7 +155,7 @@ impl Leaves {
     }
 
     /// As `leaf_at_once`, at the place that a search has found before. `None`: it is not known, or outdated.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leaf_at(&self, place: Place, wanted: Wanted<'_>) -> Option<Reached<'_>> {
         self.reach(self.inner.get()?.found(place)?, wanted)
     }
@@ -193,23 +194,6 @@ impl Leaves {
                 self.list(directory, wanted);
                 None
             }
-        }
-    }
-
-    /// Asks the processor for what a change of a key reads first, if the directory names its leaf.
-    ///
-    /// Here everything stays in registers, which is why this is not inlined. A processor may not load what it has stored behind a
-    /// fence before the fence is done. A change keeps the key and the leaf on the stack, and so begins its search only when the
-    /// fence of the change before is done; this does not wait.
-    #[inline(never)]
-    pub(crate) fn prefetch_change(&self, head: u64, hash: u64) {
-        if let Some(directory) = self.directory.as_deref()
-            && let Listed::Leaf(id, _) = directory.find(head)
-            && let Some(side) = self.forest.leaves.get(id as usize)
-        {
-            side.prefetch_first();
-            let leaf = Leaf { forest: &self.forest, id, side };
-            leaf.prefetch_line(line(hash, leaf.lines()));
         }
     }
 

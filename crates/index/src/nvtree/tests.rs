@@ -16,7 +16,7 @@ use super::upkeep::{reach_once, reach_simple};
 use super::{How, NvTree, Sorted};
 use crate::head::head;
 use crate::{
-    Clock, DeadInterval, DeadIntervals, Error, Forest, Op, Retained, Retired, Stamp,
+    Clock, DeadInterval, DeadIntervals, Error, Forest, Op, Place, Retained, Retired, Stamp,
     VersionedIndex, View, Writer,
 };
 
@@ -151,7 +151,7 @@ impl Spread {
                 true => Op::Put { key: &key, value: &[&key] },
                 false => Op::Remove { key: &key },
             };
-            tree.change::<true>(op, How::Single(&clock.ticket()), writer)
+            tree.change::<true>(Place::default(), op, How::Single(&clock.ticket()), writer)
         })?;
         self.keys.extend(grows.then_some(key));
         Ok(())

@@ -44,6 +44,7 @@ pub(crate) fn change_in_slot(
     }
     state.changes += 1;
     let known = state.known.find(keyspace)?;
+    let place = known.index.prefetch_single(op);
     let before = state.unlinked.len();
     let ticket = match slot.number {
         Some(slot) => versions.clock.ticket_of(versions.pins.visible.below(slot), last),
@@ -56,7 +57,7 @@ pub(crate) fn change_in_slot(
         retained: &state.retained,
         retired: &mut state.unlinked,
     };
-    let applied = known.index.apply_single(op, &ticket, &mut writer);
+    let applied = known.index.apply_single_at(place, op, &ticket, &mut writer);
     let drawn = ticket.drawn();
     drop(ticket);
     if state.unlinked.len() > before {

@@ -7,7 +7,7 @@ use tembo_index::IndexKind;
 use tembo_kv::{Direction, Durability, Keyspace, Options, Progress, Store, Value};
 
 use super::bare::number;
-use super::pool::{Size, forget_name, pool_options};
+use super::pool::{Size, forget_name, pool_options, prepare};
 use crate::{Contender, Error, Operation, Shared};
 
 /// A store with one keyspace.
@@ -19,8 +19,14 @@ pub(super) struct StrictStore {
 impl StrictStore {
     pub(super) fn new(folder: &Path, size: Size, index: IndexKind) -> Result<StrictStore, Error> {
         let path = folder.join("pool");
-        let options = Options::new().pool(pool_options(size)).index(index);
-        let store = Store::create(&path, &options)?;
+        let pool = pool_options(size);
+        let options = Options::new().pool(pool.clone()).index(index);
+        let mut store = Store::create(&path, &options)?;
+        if size.prepared > 0 {
+            drop(store);
+            prepare(&path, &pool.region)?;
+            store = Store::open(&path, &options)?;
+        }
         forget_name(&path);
         let keyspace = store.keyspace("bench")?;
         Ok(StrictStore { store, keyspace })

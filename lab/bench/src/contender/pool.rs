@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
-use tembo_pmem::{Emulation, Observer};
+use tembo_pmem::{Emulation, Observer, Region};
 use tembo_pool::{Geometry, Pool};
 
 use crate::Error;
@@ -18,12 +18,20 @@ pub(crate) struct Size {
     pub(crate) node_size: u32,
     /// A slower medium than there is.
     pub(crate) emulation: Option<Emulation>,
+    /// Bytes of the pool for which there are large pages before anything is timed; 0: as they are used, in the background.
+    pub(crate) prepared: u64,
 }
 
 impl Size {
     /// On the medium that there is.
     pub(crate) fn new(keys: u64, node_size: u32) -> Size {
-        Size { keys, node_size, emulation: None }
+        Size { keys, node_size, emulation: None, prepared: 0 }
+    }
+
+    /// As `new`, with a pool whose pages are there before anything is timed.
+    pub(crate) fn prepared(keys: u64, node_size: u32) -> Size {
+        let prepared = PREPARED_MIN + keys * PREPARED_PER_KEY;
+        Size { prepared, ..Size::new(keys, node_size) }
     }
 
     /// Bytes of a volatile pool for it.
@@ -37,13 +45,29 @@ pub(super) fn pool_options(size: Size) -> PoolOptions {
     let (domain, emulation) = (DomainRequest::Flush, size.emulation);
     let region = RegionOptions { domain, emulation, ..RegionOptions::default() };
     let geometry = Geometry { node_size: size.node_size, ..Geometry::default() };
-    PoolOptions { region, geometry, ..PoolOptions::default() }
+    let mut options = PoolOptions { region, geometry, ..PoolOptions::default() };
+    options.size = options.size.max(size.prepared);
+    options
 }
+
+/// Makes large pages of all of a pool, whose file lies in memory and which nothing has open.
+pub(crate) fn prepare(path: &Path, options: &RegionOptions) -> Result<(), Error> {
+    let region = Region::open(path, options)?;
+    region.make_large_pages(0, region.size());
+    Ok(())
+}
+
+/// Bytes that are prepared in a pool beside its keys, and for each of its keys: more than the index or the store take.
+const PREPARED_MIN: u64 = 64 << 20;
+const PREPARED_PER_KEY: u64 = 128;
 
 /// A pool whose file has no name any more, so that it ends with the process, however that ends.
 pub(super) fn nameless_pool(folder: &Path, size: Size) -> Result<Pool, Error> {
     let path = folder.join("pool");
     let pool = Pool::create(&path, &pool_options(size))?;
+    if size.prepared > 0 {
+        pool.region().make_large_pages(0, pool.region().size());
+    }
     forget_name(&path);
     Ok(pool)
 }

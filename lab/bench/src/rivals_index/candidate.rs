@@ -27,7 +27,7 @@ pub enum Candidate {
 /// What a reader of all figures has to know.
 pub(super) const NOTES: [&str; 4] = [
     "CPU time of the process has that of its threads in the background while an operation is timed. What they do between two operations is in no column. Rivals have no such threads.",
-    "Pages: bare and store ask for pages of 2 MiB for what they will use next of their pool, from a thread in the background, also while operations are timed. A rival's file lies at a multiple of 2 MiB, and all of it is asked into pages of 2 MiB before anything is timed; its other memory by glibc.malloc.hugetlb=1, which bare and store do not have. How much has such pages is beside the bytes an entry.",
+    "Pages: the file of a rival, and the pool of bare and of store, lies at a multiple of 2 MiB, and all of it is asked into pages of 2 MiB before anything is timed. For a rival's other memory the same is asked by glibc.malloc.hugetlb=1; bare and store ask for it themselves, from a thread in the background, also while operations are timed. How much has such pages is beside the bytes an entry.",
     "Instructions: bare and store are counted in memory, without flushes and fences. A rival's are counted with them, and its driver is compiled for x86-64-v3; the one that is timed, for this processor.",
     "Judged, and not timed: sequential insertions by lookups, removals by lookups, scans by a sum over the keys that they visit (of bare, and of store with keys of 8 bytes, their number only).",
 ];

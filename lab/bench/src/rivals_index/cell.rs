@@ -60,11 +60,11 @@ fn made(words: &[String]) -> Result<(Candidate, Structure), Error> {
         return Err(unknown);
     };
     let is_in_memory = rest.iter().any(|word| word == IN_MEMORY);
-    let (folder, size) = (Path::new(folder), Size::new(keys, NODE_SIZE));
+    let (folder, size) = (Path::new(folder), Size::prepared(keys, NODE_SIZE));
     let structure = match (candidate.kind(), shape == Shape::Strings.word()) {
         (None, _) => return Err(unknown),
         (_, true) if is_in_memory => Structure::Strings(NamedStore::in_memory(keys)?),
-        (_, true) => Structure::Strings(NamedStore::new(folder)?),
+        (_, true) => Structure::Strings(NamedStore::new(folder, keys)?),
         (Some(kind), _) if is_in_memory => Structure::Numbers(kind.in_memory(size, None)?),
         (Some(kind), _) => Structure::Numbers(kind.make(folder, size)?),
     };

@@ -12,11 +12,16 @@ use tembo_kv::{
 use super::plan::{Name, word_of};
 use super::process::{Timed, process_cpu};
 use crate::clock::Stopwatch;
+use crate::contender::prepare;
 use crate::operation::SCAN_LEN;
 use crate::{Error, Operation};
 
 /// Bytes of a value; the first eight are a number.
 const VALUE_SIZE: usize = 100;
+
+/// Bytes that are prepared in a pool beside its keys, and for each of its keys: more than the store takes.
+const PREPARED_MIN: u64 = 64 << 20;
+const PREPARED_PER_KEY: u64 = 512;
 
 /// Bytes of memory for a key of a store without a file.
 const MEMORY_PER_KEY: u64 = 2048;
@@ -28,11 +33,16 @@ pub(super) struct NamedStore {
 }
 
 impl NamedStore {
-    pub(super) fn new(folder: &Path) -> Result<NamedStore, Error> {
+    /// Pages for so many keys are there before anything is timed.
+    pub(super) fn new(folder: &Path, keys: u64) -> Result<NamedStore, Error> {
         let path = folder.join("pool");
         let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
-        let pool = PoolOptions { region, ..PoolOptions::default() };
-        let store = Store::create(&path, &Options::new().pool(pool).index(IndexKind::Nvtree))?;
+        let size = PREPARED_MIN + keys * PREPARED_PER_KEY;
+        let pool = PoolOptions { size, region: region.clone(), ..PoolOptions::default() };
+        let options = Options::new().pool(pool).index(IndexKind::Nvtree);
+        drop(Store::create(&path, &options)?);
+        prepare(&path, &region)?;
+        let store = Store::open(&path, &options)?;
         // So that it ends with the process, however that ends.
         let _ = std::fs::remove_file(&path);
         let keyspace = store.keyspace("bench")?;

@@ -19,7 +19,7 @@ use crate::nvtree::leaf::{
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::{is_of_key, record_size};
-use crate::{Forest, Op, Retired, Writer};
+use crate::{Forest, Op, Place, Retired, Writer};
 
 /// Greatest size of a record that is kept until the removal of its key is forgotten.
 pub(super) const SHORT: u64 = 1024;
@@ -59,12 +59,12 @@ pub(super) fn put_record<const SCATTERED: bool>(
 #[inline(never)]
 pub(super) fn remove_long<const SCATTERED: bool>(
     leaves: &Leaves,
-    key: &[u8],
+    (place, key): (Place, &[u8]),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
     let wanted = Wanted::new(key);
-    let sight = look(leaves.leaf_fast::<SCATTERED>(wanted)?, wanted)?;
+    let sight = look(leaves.leaf_from::<SCATTERED>(place, wanted)?, wanted)?;
     remove(&sight, how, writer)
 }
 

@@ -90,15 +90,25 @@ impl Nodes {
     #[inline(always)]
     pub(crate) fn find_by_heads(&self, key: &[u8], front: u64) -> Option<(LeafId, Token<'_>)> {
         match self.all_at_once {
-            Some(all) => self.find_among_heads(key, front, all),
-            None => self.find_among_heads(key, front, OneByOne),
+            Some(all) => self.find_among_heads(Some(key), front, all),
+            None => self.find_among_heads(Some(key), front, OneByOne),
         }
     }
 
+    /// As `find_by_heads`; also `None` if a node on the way has a prefix.
+    #[inline(always)]
+    pub(crate) fn find_by_front(&self, front: u64) -> Option<(LeafId, Token<'_>)> {
+        match self.all_at_once {
+            Some(all) => self.find_among_heads(None, front, all),
+            None => self.find_among_heads(None, front, OneByOne),
+        }
+    }
+
+    /// `key`: the whole key, if nodes with a prefix are to be passed.
     #[inline(always)]
     fn find_among_heads(
         &self,
-        key: &[u8],
+        key: Option<&[u8]>,
         front: u64,
         count: impl Count,
     ) -> Option<(LeafId, Token<'_>)> {
@@ -110,7 +120,7 @@ impl Nodes {
             return None;
         }
         loop {
-            let wanted = if state.is_simple() { front } else { node.head_of(state, key)? };
+            let wanted = if state.is_simple() { front } else { node.head_of(state, key?)? };
             let child = node.child(node.place_by_heads(wanted, count)?);
             if state.level() == 0 {
                 return node.still(state).then_some((child, Token { node, state }));

@@ -9,7 +9,7 @@ use tembo_pool::{Geometry, Pool, PoolOptions};
 use crate::nvtree::leaf::hash;
 use crate::nvtree::{How, NvTree, Sorted};
 use crate::{
-    Clock, DeadIntervals, Direction, Error, Forest, Op, Retained, Stamp, Value, ValueRoom,
+    Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp, Value, ValueRoom,
     VersionedIndex, View, Writer,
 };
 
@@ -61,10 +61,16 @@ impl<const SCATTERED: bool> Trial<SCATTERED> {
             _ => Op::Remove { key },
         };
         let existed = if is_single {
-            self.tree.change::<SCATTERED>(op, How::Single(&self.clock.ticket()), &mut writer)?
+            let place = if SCATTERED { Place::default() } else { self.tree.prefetch_single(op) };
+            self.tree.change::<SCATTERED>(
+                place,
+                op,
+                How::Single(&self.clock.ticket()),
+                &mut writer,
+            )?
         } else {
             writer.stamp = Stamp::grouped(self.clock.draw(), 0);
-            self.tree.change::<SCATTERED>(op, How::Grouped, &mut writer)?
+            self.tree.change::<SCATTERED>(Place::default(), op, How::Grouped, &mut writer)?
         };
         let before = match value {
             [value] => self.model.insert(key.to_vec(), value.to_vec()),

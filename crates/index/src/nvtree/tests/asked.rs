@@ -9,8 +9,8 @@ use crate::nvtree::change::SEARCHED;
 use crate::nvtree::leaf::Leaf;
 use crate::nvtree::{How, NvTree};
 use crate::{
-    DeadInterval, DeadIntervals, Error, Forest, Op, Retained, Retired, Stamp, VersionedIndex, View,
-    Writer,
+    DeadInterval, DeadIntervals, Error, Forest, Op, Place, Retained, Retired, Stamp,
+    VersionedIndex, View, Writer,
 };
 
 type Map = BTreeMap<u64, u64>;
@@ -107,7 +107,8 @@ impl Bed {
                 }
                 None => (Op::Remove { key: &key_bytes }, now.remove(&key)),
             };
-            let existed = self.tree.change::<false>(op, How::Grouped, &mut writer)?;
+            let existed =
+                self.tree.change::<false>(Place::default(), op, How::Grouped, &mut writer)?;
             assert_eq!(existed, before.is_some(), "{key} in {}", self.version);
         }
         if commits {

@@ -24,7 +24,7 @@ use crate::cdds_paper::LeafOrder;
 use crate::drive::Driven;
 use crate::nvtree_paper::Strategy;
 pub use ordered_map::{Contender, Shared};
-pub(crate) use pool::{Size, prepare, volatile_pool};
+pub(crate) use pool::{Size, create_prepared, prepared_bytes, volatile_pool};
 
 /// A contender by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

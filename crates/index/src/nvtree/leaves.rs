@@ -138,6 +138,12 @@ impl Leaves {
         self.forest.kept.fetch_sub(kept, Ordering::Relaxed);
     }
 
+    /// The inner nodes, if they know all leaves.
+    #[inline(always)]
+    fn whole_inner(&self) -> Option<&Inner> {
+        self.inner.get().filter(|_| self.opening.is_whole()).map(|inner| &**inner)
+    }
+
     /// The leaf that the key belongs to.
     #[inline(always)]
     pub(crate) fn leaf_of(&self, wanted: Wanted<'_>) -> Result<Reached<'_>, Error> {
@@ -150,7 +156,7 @@ impl Leaves {
     /// As `leaf_of`, by the fast way only. `None`: a writer, or inner nodes that are not whole, are in that way.
     #[inline(always)]
     pub(crate) fn leaf_at_once(&self, wanted: Wanted<'_>) -> Option<Reached<'_>> {
-        let inner = self.inner.get().filter(|_| self.opening.is_whole())?;
+        let inner = self.whole_inner()?;
         self.reach(inner.find_by_heads(wanted.key, wanted.head)?, wanted)
     }
 
@@ -280,7 +286,7 @@ impl Leaves {
         }
         let keys: Vec<&[u8]> = wanted.iter().map(|wanted| wanted.key).collect();
         let (all, mut found) = (reached.len() + keys.len(), Vec::with_capacity(keys.len()));
-        if let Some(inner) = self.inner.get().filter(|_| self.opening.is_whole())
+        if let Some(inner) = self.whole_inner()
             && inner.find_abreast(&keys, &*self.forest, &mut found).is_ok()
         {
             let looks: Vec<_> = found

@@ -7,7 +7,7 @@ use tembo_index::IndexKind;
 use tembo_kv::{Direction, Durability, Keyspace, Options, Progress, Store, Value};
 
 use super::bare::number;
-use super::pool::{Size, forget_name, pool_options, prepare};
+use super::pool::{Size, create_prepared, forget_name, pool_options};
 use crate::{Contender, Error, Operation, Shared};
 
 /// A store with one keyspace.
@@ -21,12 +21,10 @@ impl StrictStore {
         let path = folder.join("pool");
         let pool = pool_options(size);
         let options = Options::new().pool(pool.clone()).index(index);
-        let mut store = Store::create(&path, &options)?;
-        if size.prepared > 0 {
-            drop(store);
-            prepare(&path, &pool.region)?;
-            store = Store::open(&path, &options)?;
-        }
+        let store = match size.prepared {
+            0 => Store::create(&path, &options)?,
+            _ => create_prepared(&path, &options, &pool.region)?,
+        };
         forget_name(&path);
         let keyspace = store.keyspace("bench")?;
         Ok(StrictStore { store, keyspace })

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tembo_kv::{DomainRequest, PoolOptions, RegionOptions};
+use tembo_kv::{DomainRequest, Options, PoolOptions, RegionOptions, Store};
 use tembo_pmem::{Emulation, Observer, Region};
 use tembo_pool::{Geometry, Pool};
 
@@ -30,7 +30,7 @@ impl Size {
 
     /// As `new`, with a pool whose pages are there before anything is timed.
     pub(crate) fn prepared(keys: u64, node_size: u32) -> Size {
-        let prepared = PREPARED_MIN + keys * PREPARED_PER_KEY;
+        let prepared = prepared_bytes(keys, PREPARED_PER_KEY);
         Size { prepared, ..Size::new(keys, node_size) }
     }
 
@@ -50,15 +50,28 @@ pub(super) fn pool_options(size: Size) -> PoolOptions {
     options
 }
 
-/// Makes large pages of all of a pool, whose file lies in memory and which nothing has open.
-pub(crate) fn prepare(path: &Path, options: &RegionOptions) -> Result<(), Error> {
-    let region = Region::open(path, options)?;
-    region.make_large_pages(0, region.size());
-    Ok(())
+/// Creates a store in a file in memory, all of whose pages are large and there when it returns.
+pub(crate) fn create_prepared(
+    path: &Path,
+    options: &Options,
+    region: &RegionOptions,
+) -> Result<Store, Error> {
+    drop(Store::create(path, options)?);
+    let whole = Region::open(path, region)?;
+    whole.make_large_pages(0, whole.size());
+    drop(whole);
+    Ok(Store::open(path, options)?)
 }
 
-/// Bytes that are prepared in a pool beside its keys, and for each of its keys: more than the index or the store take.
+/// Bytes that are prepared in a pool for so many keys.
+pub(crate) fn prepared_bytes(keys: u64, per_key: u64) -> u64 {
+    PREPARED_MIN + keys * per_key
+}
+
+/// Bytes that are prepared in a pool beside its keys.
 const PREPARED_MIN: u64 = 64 << 20;
+
+/// Bytes that are prepared for a key and a value of eight bytes: more than the index or the store take.
 const PREPARED_PER_KEY: u64 = 128;
 
 /// A pool whose file has no name any more, so that it ends with the process, however that ends.

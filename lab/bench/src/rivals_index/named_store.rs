@@ -12,15 +12,14 @@ use tembo_kv::{
 use super::plan::{Name, word_of};
 use super::process::{Timed, process_cpu};
 use crate::clock::Stopwatch;
-use crate::contender::prepare;
+use crate::contender::{create_prepared, prepared_bytes};
 use crate::operation::SCAN_LEN;
 use crate::{Error, Operation};
 
 /// Bytes of a value; the first eight are a number.
 const VALUE_SIZE: usize = 100;
 
-/// Bytes that are prepared in a pool beside its keys, and for each of its keys: more than the store takes.
-const PREPARED_MIN: u64 = 64 << 20;
+/// Bytes that are prepared in a pool for a key: more than the store takes.
 const PREPARED_PER_KEY: u64 = 512;
 
 /// Bytes of memory for a key of a store without a file.
@@ -37,12 +36,10 @@ impl NamedStore {
     pub(super) fn new(folder: &Path, keys: u64) -> Result<NamedStore, Error> {
         let path = folder.join("pool");
         let region = RegionOptions { domain: DomainRequest::Flush, ..RegionOptions::default() };
-        let size = PREPARED_MIN + keys * PREPARED_PER_KEY;
+        let size = prepared_bytes(keys, PREPARED_PER_KEY);
         let pool = PoolOptions { size, region: region.clone(), ..PoolOptions::default() };
         let options = Options::new().pool(pool).index(IndexKind::Nvtree);
-        drop(Store::create(&path, &options)?);
-        prepare(&path, &region)?;
-        let store = Store::open(&path, &options)?;
+        let store = create_prepared(&path, &options, &region)?;
         // So that it ends with the process, however that ends.
         let _ = std::fs::remove_file(&path);
         let keyspace = store.keyspace("bench")?;

@@ -28,9 +28,8 @@ impl Leaves {
     /// Looks for the leaf of a key of eight bytes by these as a number, and asks the processor for what a change reads there first.
     #[inline(never)]
     pub(crate) fn prefetch_word(&self, head: u64, hash: u64) -> Place {
-        let inner = self.inner.get().filter(|_| self.opening.is_whole());
         let Some((inner, (id, token))) =
-            inner.and_then(|inner| Some((inner, inner.find_by_front(head)?)))
+            self.whole_inner().and_then(|inner| Some((inner, inner.find_by_front(head)?)))
         else {
             return Place::default();
         };
@@ -49,9 +48,9 @@ impl Leaves {
     #[inline(never)]
     pub(crate) fn prefetch_long(&self, key: &[u8]) -> Place {
         let wanted = Wanted::new(key);
-        let inner = self.inner.get().filter(|_| self.opening.is_whole());
-        let Some((inner, (id, token))) =
-            inner.and_then(|inner| Some((inner, inner.find_by_heads(key, wanted.head)?)))
+        let Some((inner, (id, token))) = self
+            .whole_inner()
+            .and_then(|inner| Some((inner, inner.find_by_heads(key, wanted.head)?)))
         else {
             return Place::default();
         };

@@ -97,7 +97,8 @@ fn a_child_of_the_opener_changes_nothing() {
     }
 }
 
-/// As between the fork and the exec of a child that another thread starts.
+/// As between the fork and the exec of a child that another thread starts. The child ends at once in some turns: between an attempt
+/// to lock and the look for the one that holds the lock.
 #[test]
 fn a_pool_that_was_closed_opens_though_a_child_has_not_let_go_of_it_yet() {
     let dir = std::env::temp_dir().join(format!("tembo-fork-late-{}", std::process::id()));
@@ -105,21 +106,24 @@ fn a_pool_that_was_closed_opens_though_a_child_has_not_let_go_of_it_yet() {
     let path = dir.join("pool");
     let options =
         RegionOptions { log_size: 1 << 20, size_max: 1 << 30, ..RegionOptions::default() };
-    let region = Region::create(&path, 2 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
-    // SAFETY: the child calls what is safe after a fork, and ends by `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0);
-    if pid == 0 {
-        // SAFETY: as above.
-        unsafe {
-            libc::usleep(20_000);
-            libc::_exit(0);
+    let mut region = Region::create(&path, 2 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
+    for turn in 0..300 {
+        // SAFETY: the child calls what is safe after a fork, and ends by `_exit`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            // SAFETY: as above.
+            unsafe {
+                libc::usleep(if turn == 0 { 20_000 } else { turn * 50 % 3_000 });
+                libc::_exit(0);
+            }
         }
+        region.close().unwrap();
+        let opened = Region::open(&path, &options);
+        // SAFETY: waits for the child that was just made.
+        assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+        region = opened.unwrap();
     }
-    region.close().unwrap();
-    let opened = Region::open(&path, &options).map(drop);
-    // SAFETY: waits for the child that was just made.
-    assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
-    opened.unwrap();
+    drop(region);
     std::fs::remove_dir_all(dir).unwrap();
 }

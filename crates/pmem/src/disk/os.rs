@@ -18,7 +18,7 @@ use super::{Disk, DiskFile};
 /// Zeroes are written in pieces of this many bytes where the file system cannot allocate.
 const ZERO_PIECE: u64 = 1 << 20;
 
-/// How long a lock is waited for that this process itself seems to hold, ...
+/// How long a lock is waited for that no other process is seen to hold, ...
 const PATIENCE: Duration = Duration::from_millis(200);
 /// ... and how long between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -158,15 +158,15 @@ impl OsFile {
     }
 
     /// Takes a lock. A child that another thread has forked, and that has not begun its program yet, keeps the lock of a file that
-    /// this process has just closed: that is waited for, as it is over at once.
+    /// this process has just closed: that is waited for, as it is over at once. A lock without a holder has just been let go of.
     fn lock_patiently(&self, lock: fn(&File) -> Result<(), TryLockError>) -> io::Result<bool> {
         let begin = Instant::now();
         loop {
-            let is_own = || self.holder() == Some(process::id());
             if is_locked(lock(&self.file))? {
                 return Ok(true);
             }
-            if begin.elapsed() >= PATIENCE || !is_own() {
+            let is_others = self.holder().is_some_and(|holder| holder != process::id());
+            if is_others || begin.elapsed() >= PATIENCE {
                 return Ok(false);
             }
             thread::sleep(PAUSE);

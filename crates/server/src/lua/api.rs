@@ -16,6 +16,8 @@ use crate::number::Decimal;
 const REDIS_VERSION: (&str, i64) = ("7.0.15", 0x0007_000f);
 /// The state of random numbers before a script has set one: that of `drand48`.
 const RANDOM_SEED: u64 = 0x1234_abcd_330e;
+/// Bytes of memory that are kept from one command of a script to the next.
+const SPARE_MAX: usize = 16 << 10;
 /// Which writes are propagated, as bits.
 const REPL: [(&str, i64); 5] = [("NONE", 0), ("AOF", 1), ("SLAVE", 2), ("REPLICA", 2), ("ALL", 3)];
 
@@ -29,6 +31,8 @@ pub(super) struct State {
     pub(super) resp3: Cell<bool>,
     /// The functions that the library which is loaded has registered; `None`: no library is loaded.
     pub(super) registered: RefCell<Option<Vec<Registered>>>,
+    /// Memory for the words of a command and for its reply, while none is executed.
+    pub(super) spare: Cell<(Words, Vec<u8>)>,
     random: Cell<u64>,
 }
 
@@ -39,7 +43,18 @@ impl State {
             ended: RefCell::new(None),
             resp3: Cell::new(false),
             registered: RefCell::new(None),
+            spare: Cell::default(),
             random: Cell::new(RANDOM_SEED),
+        }
+    }
+
+    /// Keeps memory for the next command, unless it is much.
+    pub(super) fn keep(&self, mut words: Words, mut reply: Vec<u8>) {
+        if words.bytes.capacity() + reply.capacity() <= SPARE_MAX {
+            words.bytes.clear();
+            words.spans.clear();
+            reply.clear();
+            self.spare.set((words, reply));
         }
     }
 
@@ -53,15 +68,17 @@ impl State {
 
 /// The hexadecimal text of the SHA-1 of some bytes.
 pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * size_of::<[u8; 20]>());
     let digits = Sha1::digest(bytes).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
+    text.extend(digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])));
+    text
 }
 
 /// The error of a command that is not known, or not to this server.
 pub(super) const NO_COMMAND: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
 
 /// Values that no script has.
-static MARKS: [u8; 2] = [0; 2];
+static MARKS: [u8; 3] = [0; 3];
 
 /// Stands before the arguments of `redis.call` where it is asked whether that may be called.
 fn mark() -> LightUserData {
@@ -71,6 +88,21 @@ fn mark() -> LightUserData {
 /// The argument of `redis.call` where it is asked whether the script is to go on.
 pub(super) fn tick() -> LightUserData {
     LightUserData((&raw const MARKS[1]).cast_mut().cast())
+}
+
+/// Stands before the arguments of `redis.call` where they are those of `redis.pcall`.
+fn protected() -> LightUserData {
+    LightUserData((&raw const MARKS[2]).cast_mut().cast())
+}
+
+/// Takes that away: whether it stood there.
+pub(super) fn take_protected(args: &mut MultiValue) -> bool {
+    let is_protected =
+        matches!(args.front(), Some(Value::LightUserData(first)) if *first == protected());
+    if is_protected {
+        args.pop_front();
+    }
+    is_protected
 }
 
 /// Whether that is asked.
@@ -88,7 +120,7 @@ fn outside(name: &str) -> mlua::Error {
     reply(format!("ERR {name} can only be called inside a script invocation"))
 }
 
-/// The table `redis`, but for `call` and `pcall`. `is_command` says whether there is a command of these words.
+/// The table `redis`, but for `call`, which each script gets anew. `is_command` says whether there is a command of these words.
 pub(super) fn library(
     lua: &Lua,
     state: &Rc<State>,
@@ -97,8 +129,16 @@ pub(super) fn library(
     let redis = lua.create_table()?;
     let call =
         lua.create_function(|_, _: MultiValue| -> Result<()> { Err(outside("redis.call/pcall")) })?;
-    redis.raw_set("call", call.clone())?;
-    redis.raw_set("pcall", call)?;
+    redis.raw_set("call", call)?;
+    let (of, own) = (state.clone(), redis.clone());
+    let protected_call = move |_: &Lua, mut args: MultiValue| {
+        if !of.is_running.get() {
+            return Err(outside("redis.call/pcall"));
+        }
+        args.push_front(Value::LightUserData(protected()));
+        own.raw_get::<Function>("call")?.call::<Value>(args)
+    };
+    redis.raw_set("pcall", lua.create_function(protected_call)?)?;
     add_replies(lua, &redis)?;
     add_log(lua, &redis)?;
     let of = state.clone();
@@ -173,6 +213,29 @@ impl Words {
         Ok(())
     }
 
+    /// Adds those that a script calls a command with.
+    pub(super) fn read(&mut self, args: &MultiValue) -> Result<()> {
+        if args.is_empty() {
+            return Err(reply("ERR Please specify at least one argument for this redis lib call"));
+        }
+        self.spans.reserve(args.len());
+        for arg in args {
+            match arg {
+                Value::String(text) => self.push(&text.as_bytes())?,
+                Value::Integer(number) if number.unsigned_abs() < 10u64.pow(17) => {
+                    self.push(Decimal::signed(*number).as_bytes())?;
+                }
+                Value::Integer(number) => self.push(general(*number as f64, 17).as_bytes())?,
+                Value::Number(number) => self.push(general(*number, 17).as_bytes())?,
+                _ => {
+                    let text = "ERR Lua redis lib command arguments must be strings or integers";
+                    return Err(reply(text));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// As those of a request.
     pub(crate) fn args(&self) -> Args<'_> {
         Args::new(&self.bytes, &[], &self.spans)
@@ -181,25 +244,8 @@ impl Words {
 
 /// The words of a command that a script calls.
 pub(super) fn words(args: &MultiValue) -> Result<Words> {
-    if args.is_empty() {
-        return Err(reply("ERR Please specify at least one argument for this redis lib call"));
-    }
     let mut words = Words::default();
-    words.spans.reserve(args.len());
-    for arg in args {
-        match arg {
-            Value::String(text) => words.push(&text.as_bytes())?,
-            Value::Integer(number) if number.unsigned_abs() < 10u64.pow(17) => {
-                words.push(Decimal::signed(*number).as_bytes())?;
-            }
-            Value::Integer(number) => words.push(general(*number as f64, 17).as_bytes())?,
-            Value::Number(number) => words.push(general(*number, 17).as_bytes())?,
-            _ => {
-                let text = "ERR Lua redis lib command arguments must be strings or integers";
-                return Err(reply(text));
-            }
-        }
-    }
+    words.read(args)?;
     Ok(words)
 }
 

@@ -214,14 +214,8 @@ impl Engine {
         self.state.resp3.set(false);
         let host = RefCell::new(host);
         let ended = self.lua.scope(|scope| {
-            let call = |is_protected: bool| {
-                let host = &host;
-                scope.create_function(move |lua, args: MultiValue| {
-                    self.call(lua, &args, is_protected, host)
-                })
-            };
-            self.redis.raw_set("call", call(false)?)?;
-            self.redis.raw_set("pcall", call(true)?)?;
+            let call = scope.create_function(|lua, args: MultiValue| self.call(lua, args, &host));
+            self.redis.raw_set("call", call?)?;
             run.call::<(bool, Value)>((function, keys, args))
         });
         self.state.is_running.set(false);
@@ -255,37 +249,39 @@ impl Engine {
         Ok(())
     }
 
-    /// `redis.call` and `redis.pcall`.
+    /// `redis.call`, and what others ask through it.
     fn call(
         &self,
         lua: &Lua,
-        args: &MultiValue,
-        is_protected: bool,
+        mut args: MultiValue,
         host: &RefCell<&mut dyn Host>,
     ) -> mlua::Result<Value> {
-        if api::is_tick(args) {
+        if api::is_tick(&args) {
             return tick(lua, host);
         }
-        if let Some(asked) = api::asked(args) {
+        if let Some(asked) = api::asked(&args) {
             return may_call(&asked, host);
         }
+        let is_protected = api::take_protected(&mut args);
         let resp3 = self.state.resp3.get();
-        let mut bytes = Vec::new();
-        let called = api::words(args).and_then(|words| match host.try_borrow_mut() {
+        let (mut words, mut bytes) = self.state.spare.take();
+        let called = words.read(&args).and_then(|()| match host.try_borrow_mut() {
             Ok(mut host) => host.call(words.args(), resp3, &mut bytes).map_err(raised_reply),
             Err(_) => Err(raised_reply("ERR redis.call cannot be called from within itself")),
         });
-        match called {
+        let value = match called {
             Ok(()) if !is_protected && bytes.first() == Some(&b'-') => {
                 let text = bytes[1..].split(|byte| *byte == b'\r').next().unwrap_or_default();
                 Err(raised_reply(text))
             }
-            Ok(()) => Ok(reply::value(lua, &bytes)?.0),
+            Ok(()) => reply::value(lua, &bytes).map(|(value, _)| value),
             Err(error) if is_protected => {
                 crate::lua::raised::native(lua, Value::Error(Box::new(error)))
             }
             Err(error) => Err(error),
-        }
+        };
+        self.state.keep(words, bytes);
+        value
     }
 }
 

@@ -100,7 +100,8 @@ impl Exclusive {
     }
 
     /// Prefetches keys that will soon be read or changed, in this order. That is faster where there are many
-    /// keys. It changes nothing. Keys that were prefetched before are forgotten.
+    /// keys. It changes nothing. Keys of the keyspace that were prefetched before are forgotten; those of one other keyspace are
+    /// not.
     pub fn prefetch(&mut self, keyspace: Keyspace, keys: &[&[u8]]) {
         let view = self.changes.view(self.writing.shared());
         let Ok(tree) = self.writing.trees.tree(keyspace, view.version) else { return };

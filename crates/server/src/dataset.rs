@@ -92,6 +92,8 @@ pub(crate) struct Dataset<'s> {
     pub(crate) known_ends: KnownEnds,
     /// The large string, or the part of one, that was read last: until the end of the turn.
     assembled: Vec<u8>,
+    /// Memory for the keys of elements that are prefetched.
+    prefetched_keys: Vec<u8>,
     /// Changes are being made of which all or none is to happen.
     is_atomic: bool,
     /// See [`Dataset::take_waited`].
@@ -139,6 +141,7 @@ impl<'s> Dataset<'s> {
             upper_levels: UpperLevels::default(),
             known_ends: KnownEnds::default(),
             assembled: Vec::new(),
+            prefetched_keys: Vec::new(),
             is_atomic: false,
             waited: Duration::ZERO,
             expired: None,

@@ -7,7 +7,8 @@
 /// Commands of more words end the search.
 const WORDS_MAX: usize = 16;
 
-/// Words of a command that are looked at: its name, a key, and what scripts have behind it: a count, and two keys.
+/// Words of a command that are looked at: its name, a key, and an element behind it or behind a score. Scripts have a count and two
+/// keys there.
 const WORDS_SEEN: usize = 5;
 
 /// What a command that has arrived will likely use.
@@ -17,22 +18,55 @@ pub(crate) struct LikelyKeys<'i> {
     pub(crate) key: &'i [u8],
     /// A second one; empty: none.
     pub(crate) second_key: &'i [u8],
+    /// An element of the collection under the key; empty: none.
+    pub(crate) element: &'i [u8],
+    /// The score that the element gets; empty: none.
+    pub(crate) score: &'i [u8],
 }
+
+/// Commands whose third word is an element, and those whose fourth is one, behind a score.
+const OF_ELEMENT: [&[u8]; 17] = [
+    b"hset",
+    b"hget",
+    b"hdel",
+    b"hmget",
+    b"hmset",
+    b"hsetnx",
+    b"hexists",
+    b"hincrby",
+    b"sadd",
+    b"srem",
+    b"sismember",
+    b"smismember",
+    b"zscore",
+    b"zmscore",
+    b"zrank",
+    b"zrevrank",
+    b"zrem",
+];
+const OF_SCORE_AND_ELEMENT: [&[u8]; 2] = [b"zadd", b"zincrby"];
 
 impl<'i> LikelyKeys<'i> {
     /// Of a command that begins with these words; empty ones are not there.
     #[inline]
-    fn new([name, key, count, first, second]: Words<'i>) -> LikelyKeys<'i> {
-        let is_script = [b"eval".as_slice(), b"evalsha", b"fcall"]
-            .iter()
-            .any(|script| name.eq_ignore_ascii_case(script));
-        if !is_script {
-            return LikelyKeys { key, second_key: &[] };
-        }
-        match count {
-            b"0" => LikelyKeys::default(),
-            b"1" => LikelyKeys { key: first, second_key: &[] },
-            _ => LikelyKeys { key: first, second_key: second },
+    fn new([name, key, third, fourth, fifth]: Words<'i>) -> LikelyKeys<'i> {
+        let is_of = |names: &[&[u8]]| names.iter().any(|one| name.eq_ignore_ascii_case(one));
+        let likely = LikelyKeys { key, ..LikelyKeys::default() };
+        match name.first().map(u8::to_ascii_lowercase) {
+            Some(b'h' | b's' | b'z') if is_of(&OF_ELEMENT) => {
+                LikelyKeys { element: third, ..likely }
+            }
+            Some(b'z') if is_of(&OF_SCORE_AND_ELEMENT) => {
+                // An increment is not the score.
+                let score = if name.len() == 4 { third } else { &[] };
+                LikelyKeys { element: fourth, score, ..likely }
+            }
+            Some(b'e' | b'f') if is_of(&[b"eval", b"evalsha", b"fcall"]) => match third {
+                b"0" => LikelyKeys::default(),
+                b"1" => LikelyKeys { key: fourth, ..likely },
+                _ => LikelyKeys { key: fourth, second_key: fifth, ..likely },
+            },
+            _ => likely,
         }
     }
 }
@@ -143,6 +177,24 @@ mod tests {
         assert_eq!((likely.key, likely.second_key), (&b"a"[..], &b""[..]));
         let input = b"*3\r\n$4\r\nEVAL\r\n$1\r\ns\r\n$1\r\n0\r\n";
         assert_eq!(Peek::new(input).next(), Some(LikelyKeys::default()));
+    }
+
+    #[test]
+    fn elements_are_seen_behind_the_key_or_a_score() {
+        let seen = |words: &str| {
+            let words: Vec<&str> = words.split(' ').collect();
+            let mut input = format!("*{}\r\n", words.len());
+            words.iter().for_each(|word| input += &format!("${}\r\n{word}\r\n", word.len()));
+            let likely = Peek::new(input.as_bytes()).next().unwrap();
+            [likely.key, likely.element, likely.score]
+                .map(|seen| String::from_utf8_lossy(seen).into_owned())
+        };
+        assert_eq!(seen("HSET h f v"), ["h", "f", ""]);
+        assert_eq!(seen("sismember s m"), ["s", "m", ""]);
+        assert_eq!(seen("ZADD z 1.5 m"), ["z", "m", "1.5"]);
+        assert_eq!(seen("zincrby z 2 m"), ["z", "m", ""]);
+        assert_eq!(seen("SET k v"), ["k", "", ""]);
+        assert_eq!(seen("HGETALL h"), ["h", "", ""]);
     }
 
     #[test]

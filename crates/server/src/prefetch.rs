@@ -1,5 +1,6 @@
 //! Prefetching: before a command is executed, the keys of those that follow it, on its connection and on
-//! the next ones, are handed to the store, so that all of them are fetched from memory together.
+//! the next ones, are handed to the store, so that all of them are fetched from memory together; so are elements of a large
+//! collection that they have in common.
 
 use crate::clients::Clients;
 use crate::connection::Connection;
@@ -47,6 +48,21 @@ pub(crate) fn prefetch<'b>(
     }
     if count > 0 {
         data.prefetch(db, &keys[..count]);
+    }
+    prefetch_elements(data, db, likely);
+}
+
+/// Prefetches elements of a collection that several commands use, one behind the other. A collection that one command uses is small
+/// as a rule, and has them in its value.
+fn prefetch_elements(data: &mut Dataset<'_>, db: usize, likely: &[LikelyKeys<'_>]) {
+    let is_wanted = |one: &LikelyKeys<'_>| {
+        let size = one.key.len() + one.element.len();
+        !one.element.is_empty() && size <= KEY_SIZE_MAX
+    };
+    let mut runs =
+        likely.chunk_by(|one, next| one.key == next.key && is_wanted(one) && is_wanted(next));
+    if let Some(run) = runs.find(|run| run.len() > 1) {
+        data.prefetch_elements(db, run);
     }
 }
 

@@ -3,6 +3,9 @@
 
 use crate::dataset::{Dataset, check_key};
 use crate::failure::Failure;
+use crate::float::parse_double;
+use crate::format::{Kind, Part, Value, element_prefix, score_order};
+use crate::peek::LikelyKeys;
 
 /// Keys that are asked for together.
 const PREFETCHED_MAX: usize = 16;
@@ -17,6 +20,56 @@ impl Dataset<'_> {
         if let Ok((transaction, _)) = self.begin_early() {
             transaction.prefetch(space, keys);
         }
+    }
+
+    /// As `prefetch`, of elements of one collection, if it is a large one: those under the key of the first of these.
+    pub(crate) fn prefetch_elements(&mut self, db: usize, elements: &[LikelyKeys<'_>]) {
+        let Some((kind, id)) = elements.first().and_then(|first| self.large(db, first.key)) else {
+            return;
+        };
+        let mut bytes = std::mem::take(&mut self.prefetched_keys);
+        bytes.clear();
+        let (mut ends, mut count) = ([0; 2 * PREFETCHED_MAX], 0);
+        for one in elements.iter().take(PREFETCHED_MAX) {
+            bytes.extend_from_slice(&element_prefix(id, Part::Main));
+            bytes.extend_from_slice(one.element);
+            ends[count] = bytes.len();
+            count += 1;
+            if kind == Kind::SortedSet
+                && let Some(score) = parse_double(one.score)
+            {
+                bytes.extend_from_slice(&element_prefix(id, Part::Order));
+                bytes.extend_from_slice(&score_order(score));
+                bytes.extend_from_slice(one.element);
+                ends[count] = bytes.len();
+                count += 1;
+            }
+        }
+        let (mut keys, mut from) = ([&[][..]; 2 * PREFETCHED_MAX], 0);
+        for (key, end) in keys.iter_mut().zip(ends).take(count) {
+            *key = &bytes[from..end];
+            from = end;
+        }
+        let space = self.spaces.elements[db];
+        if let Ok((transaction, _)) = self.begin_early() {
+            transaction.prefetch(space, &keys[..count]);
+        }
+        self.prefetched_keys = bytes;
+    }
+
+    /// Of which kind the collection under a key is, and its id, if it is a large one.
+    fn large(&mut self, db: usize, key: &[u8]) -> Option<(Kind, u64)> {
+        let space = self.spaces.data[db];
+        self.begin_early().ok()?;
+        let waiting =
+            if self.write_back.is_empty() { None } else { self.write_back.get(space, key) };
+        let value = match waiting {
+            Some(bytes) => Value::decode(bytes.into()).ok()?,
+            None => Value::decode(self.transaction.as_ref()?.get(space, key).ok()??).ok()?,
+        };
+        let has_elements = matches!(value.of.kind, Kind::Hash | Kind::Set | Kind::SortedSet);
+        let spread = if has_elements { value.spread().ok()? } else { None };
+        spread.map(|spread| (value.of.kind, spread.id))
     }
 
     /// As `prefetch`, of the keys of one command: not of one key, nor of long ones.

@@ -20,6 +20,7 @@ mod prefetch;
 mod spaces;
 mod stream_hints;
 mod upper_levels;
+mod usage;
 mod write_back;
 mod written;
 
@@ -29,7 +30,7 @@ pub(crate) use expired::Expired;
 pub(crate) use known_ends::KnownEnds;
 pub(crate) use level_entry::{LevelEntry, count_before, place_of};
 pub(crate) use level_one::{Interval, LevelOne};
-pub(crate) use pieces::LARGE_STRING_SIZE;
+pub(crate) use pieces::{LARGE_STRING_SIZE, check_string};
 pub(crate) use spaces::Spaces;
 pub(crate) use stream_hints::{StreamHints, Visited};
 pub(crate) use written::Written;
@@ -447,31 +448,6 @@ impl<'s> Dataset<'s> {
             Some(bytes) => Ok(Some(Value::decode(bytes)?)),
             None => Ok(None),
         }
-    }
-
-    /// Puts a large string under `key`.
-    fn put_large(
-        &mut self,
-        (db, key): (usize, &[u8]),
-        payload: &[u8],
-        expiry_ms: Option<u64>,
-    ) -> Result<(), Failure> {
-        self.atomically(payload.len(), |data| {
-            let id = data.new_id(db)?;
-            data.write_pieces((db, id), 0, payload)?;
-            data.put_pieces((db, key), (id, payload.len()), expiry_ms)
-        })
-    }
-
-    /// Puts the value that names the pieces of a string.
-    pub(crate) fn put_pieces(
-        &mut self,
-        (db, key): (usize, &[u8]),
-        (id, len): (u64, usize),
-        expiry_ms: Option<u64>,
-    ) -> Result<(), Failure> {
-        let spread = Spread { id, count: len as u64, first: 0 };
-        self.put_value((db, key), Type::LARGE_STRING, &spread.encode(Kind::String), expiry_ms)
     }
 
     /// Writes into the pieces of a string, of a database and id.

@@ -46,6 +46,8 @@ pub const EXPIRY_SIZE: usize = 8;
 pub const KEY_SIZE_MAX: usize = tembo_kv::KEY_SIZE_MAX - EXPIRY_SIZE;
 /// Longest payload.
 pub const PAYLOAD_SIZE_MAX: usize = 512 << 20;
+/// By so many bytes BITFIELD of earlier releases made strings longer than that: they are read.
+const FIELD_SIZE_MAX: usize = 8;
 
 const _: () = assert!(PAYLOAD_SIZE_MAX + 1 + EXPIRY_SIZE <= tembo_kv::VALUE_SIZE_MAX);
 
@@ -154,7 +156,7 @@ impl<'a> Value<'a> {
             return Ok(None);
         }
         let Spread { id, count, .. } = Spread::decode(self.payload)?;
-        if count > PAYLOAD_SIZE_MAX as u64 {
+        if count > (PAYLOAD_SIZE_MAX + FIELD_SIZE_MAX) as u64 {
             Err(UnknownLayout)
         } else {
             Ok(Some((id, count as usize)))
@@ -263,7 +265,8 @@ mod tests {
         for short in [b"\x14short".as_slice(), b"\x15short"] {
             assert!(Value::decode(short.into()).unwrap().spread().is_err());
         }
-        let too_long = Spread { id: 1, count: (PAYLOAD_SIZE_MAX + 1) as u64, first: 0 };
+        let too_long =
+            Spread { id: 1, count: (PAYLOAD_SIZE_MAX + FIELD_SIZE_MAX + 1) as u64, first: 0 };
         for payload in [b"short".to_vec(), too_long.encode(Kind::String)] {
             let large = [Header::new(Type::LARGE_STRING, None).as_bytes(), &payload].concat();
             assert!(Value::decode(large[..].into()).unwrap().pieces().is_err());

@@ -1,8 +1,8 @@
 //! Strings that are changed in part: APPEND, SETRANGE, SETBIT.
 
-use crate::dataset::{Dataset, LARGE_STRING_SIZE};
+use crate::dataset::{Dataset, LARGE_STRING_SIZE, check_string};
 use crate::failure::{Failure, WRONG_TYPE};
-use crate::format::{Kind, PAYLOAD_SIZE_MAX};
+use crate::format::Kind;
 
 /// Writes into the string under a key, from an offset on or at its end; one that is too short, or not there, is first
 /// made longer by zeros. Of a large one no more than the pieces are written that it concerns. Returns its length.
@@ -48,7 +48,6 @@ pub(crate) fn write_string(
 
 /// The sum, if a string may be so long.
 fn check_size(size: usize, more: usize) -> Result<usize, Failure> {
-    size.checked_add(more)
-        .filter(|&size| size <= PAYLOAD_SIZE_MAX)
-        .ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into())
+    let size = size.checked_add(more).unwrap_or(usize::MAX);
+    check_string(size).map(|()| size)
 }

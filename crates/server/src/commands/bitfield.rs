@@ -4,9 +4,10 @@ use crate::args::Args;
 use crate::bits::{Field, Overflow};
 use crate::command::{Command, Context, DENY_OOM, FAST, READ, WRITE};
 use crate::commands::argument::integer;
-use crate::commands::bitmap::bit_offset;
+use crate::commands::bitmap::{WRONG_OFFSET, bit_offset};
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::format::PAYLOAD_SIZE_MAX;
 use crate::notify::notify;
 use crate::number::parse_integer;
 use crate::reply::Reply;
@@ -45,6 +46,9 @@ fn bitfield(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
     let written = steps.iter().filter(|step| !is_get(step));
     let ends = written.map(|step| step.field.offset + u64::from(step.field.width));
     let size = (ends.max().unwrap_or(0) as usize).div_ceil(8);
+    if size > PAYLOAD_SIZE_MAX {
+        return Err(WRONG_OFFSET.into());
+    }
     let mut changed = payload.len() < size;
     payload.resize(payload.len().max(size), 0);
     reply.array(steps.len());

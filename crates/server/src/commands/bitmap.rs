@@ -20,21 +20,23 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("bitop", -4, WRITE | DENY_OOM, (2, -1, 1), bitop),
 ];
 
+/// The offset of a bit, or of a field, that no string can have.
+pub(super) const WRONG_OFFSET: &str = "ERR bit offset is not an integer or out of range";
+
 /// An argument that is to be the offset of a bit. With a width, `#n` counts fields of that width.
 pub(super) fn bit_offset(
     context: &Context<'_, '_>,
     text: &[u8],
     width: Option<u32>,
 ) -> Result<u64, Failure> {
-    const WRONG: &str = "ERR bit offset is not an integer or out of range";
     let (text, unit) = match (text, width) {
         ([b'#', number @ ..], Some(width)) => (number, i64::from(width)),
         _ => (text, 1),
     };
-    let offset = parse_integer(text).ok_or(WRONG)?.wrapping_mul(unit);
-    let offset = u64::try_from(offset).map_err(|_| Failure::from(WRONG))?;
+    let offset = parse_integer(text).ok_or(WRONG_OFFSET)?.wrapping_mul(unit);
+    let offset = u64::try_from(offset).map_err(|_| Failure::from(WRONG_OFFSET))?;
     if offset >> 3 >= context.shared.settings.bulk_size_max as u64 {
-        return Err(WRONG.into());
+        return Err(WRONG_OFFSET.into());
     }
     Ok(offset)
 }

@@ -2,12 +2,15 @@
 
 use crate::args::Args;
 use crate::command::{Command, Context, READ};
+use crate::commands::argument::integer;
 use crate::commands::help::help_lines;
 use crate::connection::Connection;
-use crate::failure::{Outcome, SYNTAX};
+use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::memory::resident_bytes;
-use crate::number::parse_integer;
 use crate::reply::Reply;
+
+/// Elements of a large collection that MEMORY USAGE looks at unless it is told.
+const SAMPLES: u64 = 5;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[Command::container("memory", 0, SUBCOMMANDS)];
@@ -22,20 +25,16 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 fn usage(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let options_fit = match args.count() {
-        3 => true,
-        5 => args.is(3, "SAMPLES") && parse_integer(args.at(4)).is_some_and(|count| count >= 0),
-        _ => false,
-    };
-    if !options_fit {
-        return Err(SYNTAX.into());
-    }
-    match context.data.find(context.session.db, args.at(2))? {
-        Some(value) => {
-            let size = args.at(2).len() + value.string_len()? + 1;
-            reply
-                .integer(size as i64 + value.expiry_ms.map_or(0, |_| 16 + args.at(2).len() as i64));
+    let samples = match args.count() {
+        3 => SAMPLES,
+        5 if args.is(3, "SAMPLES") => {
+            u64::try_from(integer(args.at(4))?).map_err(|_| Failure::from(SYNTAX))?
         }
+        _ => return Err(SYNTAX.into()),
+    };
+    let samples = (samples > 0).then_some(samples);
+    match context.data.usage(context.session.db, args.at(2), samples)? {
+        Some(size) => reply.integer(size as i64),
         None => reply.null(),
     }
     Ok(())

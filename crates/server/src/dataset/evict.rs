@@ -12,7 +12,7 @@ use crate::format::{
 };
 
 /// Elements of a large collection whose size is looked at, to know that of all.
-const SAMPLES: usize = 16;
+const SAMPLES: u64 = 16;
 /// Entries of the expiry index that are looked at for one that a key still has: at first, and then.
 const ENTRIES_MAX: [usize; 2] = [16, 4096];
 
@@ -194,18 +194,20 @@ impl Dataset<'_> {
         if !self.footprint.is_counted {
             return Ok(0);
         }
-        self.sampled_elements(db, (from, to), &|key, value| blocks_of(key, value, count))
+        let count_of = |key: &[u8], value: Value<'_>| blocks_of(key, value, count);
+        self.sampled_elements(db, (from, to), SAMPLES, &count_of)
     }
 
-    /// Bytes that the elements between two keys take, of some of them; `count_of` says how many there are about, from the
-    /// first one.
+    /// Bytes that the elements between two keys take, by the first `samples` of them; `count_of` says how many there are about, from
+    /// the first one.
     fn sampled_elements(
         &mut self,
         db: usize,
         (from, to): (&[u8], &[u8]),
+        samples: u64,
         count_of: &dyn Fn(&[u8], Value<'_>) -> u64,
     ) -> Result<u64, Failure> {
-        let (space, mut seen, mut size, mut count) = (self.spaces.elements[db], 0, 0, 0);
+        let (space, mut seen, mut size, mut count) = (self.spaces.elements[db], 0, 0, 0_u64);
         let range = (Bound::Included(from), Bound::Excluded(to));
         self.begin()?.range_with::<[u8]>(space, range, Direction::Forward, &mut |key, value| {
             if seen == 0 {
@@ -213,31 +215,34 @@ impl Dataset<'_> {
             }
             seen += 1;
             size += entry_size(key.len(), value.len());
-            seen < SAMPLES
+            seen < samples
         })?;
-        let all = (size / SAMPLES as u64).saturating_mul(count);
-        Ok(if seen < SAMPLES { size } else { all })
+        let all = size.saturating_mul(count.max(seen)) / samples.max(1);
+        Ok(if seen < samples { size } else { all })
     }
 
     /// The same of all elements of a collection.
-    pub(super) fn counted_collection(
+    pub(super) fn counted_collection(&mut self, db: usize, spread: Spread) -> Result<u64, Failure> {
+        if self.footprint.is_counted { self.collection_size(db, spread, SAMPLES) } else { Ok(0) }
+    }
+
+    /// Bytes that the elements of a collection take, by the first `samples` of them.
+    pub(super) fn collection_size(
         &mut self,
         db: usize,
         Spread { id, count, .. }: Spread,
+        samples: u64,
     ) -> Result<u64, Failure> {
         let from = format::element_prefix(id, Part::Main);
         let mut to = from;
         to[ELEMENT_PREFIX_SIZE - 1] = u8::MAX;
-        if !self.footprint.is_counted {
-            return Ok(0);
-        }
         // Only a list in strips has no element of the main part, or few: its strips hold many elements each.
         let strip = format::element_prefix(id, Part::Strip);
         let count_of = |key: &[u8], value: Value<'_>| match key.starts_with(&strip) {
             true => count / STRIP_LEN as u64 + 1,
             false => blocks_of(key, value, count),
         };
-        self.sampled_elements(db, (&from, &to), &count_of)
+        self.sampled_elements(db, (&from, &to), samples, &count_of)
     }
 
     /// Bytes that a database takes, by its share of all keys and elements; 0 while that is not counted.

@@ -349,3 +349,47 @@ fn writes_are_refused_while_there_are_too_few_replicas() {
         assert_eq!(theirs.call_args(&args), ours.call_args(&args), "{script}");
     }
 }
+
+/// What MEMORY USAGE says, of the samples and of all elements.
+fn usages(client: &mut Client, key: &str) -> [i64; 2] {
+    ["", " SAMPLES 0"].map(|samples| {
+        let reply = client.call(&format!("MEMORY USAGE {key}{samples}"));
+        reply.trim_start_matches(':').trim_end().parse().unwrap()
+    })
+}
+
+#[test]
+fn the_usage_of_a_key_is_that_of_all_that_is_under_it() {
+    let tembo = Running::start();
+    let mut client = tembo.client();
+    let add = |client: &mut Client, command: &str, element: &dyn Fn(usize) -> String| {
+        for from in (0..2000).step_by(500) {
+            let elements: Vec<String> = (from..from + 500).map(element).collect();
+            let reply = client.call(&format!("{command} {}", elements.join(" ")));
+            assert!(reply.starts_with(':'), "{reply}");
+        }
+    };
+    add(&mut client, "HSET hash", &|number| format!("field:{number:06} value:{number:06}"));
+    add(&mut client, "SADD set", &|number| format!("member:{number:06}"));
+    add(&mut client, "ZADD sorted", &|number| format!("{number} member:{number:06}"));
+    add(&mut client, "RPUSH list", &|number| format!("element:{number:06}"));
+    client.call("XADD stream * field value");
+    client.call(&format!("SET string {}", "x".repeat(1000)));
+    client.call("SET short 1");
+    // Names and values alone.
+    for (key, least) in
+        [("hash", 2000 * 24), ("set", 2000 * 13), ("sorted", 2000 * 42), ("list", 2000 * 14)]
+    {
+        let [sampled, all] = usages(&mut client, key);
+        assert!((least..6 * least).contains(&all), "{key}: {all}");
+        assert!((all / 10 * 8..all / 10 * 12).contains(&sampled), "{key}: {sampled} to {all}");
+    }
+    assert_eq!(usages(&mut client, "string").map(|size| size / 100), [10; 2]);
+    let short = usages(&mut client, "short");
+    client.call("EXPIRE short 100");
+    assert!(usages(&mut client, "short")[0] > short[0]);
+    assert!(usages(&mut client, "stream")[0] > 20);
+    assert_eq!(client.call("MEMORY USAGE missing SAMPLES 3"), "$-1\r\n");
+    let wrong = client.call("MEMORY USAGE short SAMPLES few");
+    assert_eq!(wrong, "-ERR value is not an integer or out of range\r\n");
+}

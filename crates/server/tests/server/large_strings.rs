@@ -150,3 +150,50 @@ fn a_store_without_an_order_has_no_server() {
     assert!(matches!(refused, Err(error) if error.to_string().contains(&unordered)));
     assert!(store.keyspaces().is_empty());
 }
+
+#[test]
+fn no_string_becomes_longer_than_the_longest() {
+    const TOO_FAR: &[u8] = b"-ERR bit offset is not an integer or out of range\r\n";
+    for index in IndexKind::ORDERED {
+        let mut server = server(index);
+        let mut ask = |request: &[&[u8]]| call(&mut server, 1000, request);
+        // Of each field the first bit lies in the last byte of the longest string, and others behind it.
+        for key in [b"missing", b"shorter", b"longest"] {
+            match key {
+                b"missing" => {}
+                b"shorter" => assert_eq!(ask(&[b"SET", key, b"ab"]), b"+OK\r\n"),
+                _ => assert_eq!(ask(&[b"SETRANGE", key, b"536870911", b"x"]), b":536870912\r\n"),
+            }
+            let len = ask(&[b"STRLEN", key]);
+            assert_eq!(ask(&[b"BITFIELD", key, b"SET", b"i8", b"4294967295", b"1"]), TOO_FAR);
+            assert_eq!(ask(&[b"BITFIELD", key, b"INCRBY", b"u63", b"4294967290", b"1"]), TOO_FAR);
+            assert_eq!(ask(&[b"STRLEN", key]), len);
+        }
+        // What lies there can be read.
+        let field = ask(&[b"BITFIELD", b"longest", b"GET", b"u16", b"4294967288"]);
+        assert_eq!(field, format!("*1\r\n:{}\r\n", u16::from(b'x') << 8).as_bytes());
+        assert_eq!(ask(&[b"DEL", b"longest", b"shorter", b"missing"]), b":2\r\n");
+    }
+}
+
+/// As BITFIELD of earlier releases made it.
+#[test]
+fn a_string_that_is_a_few_bytes_longer_is_read_and_removed() {
+    for index in IndexKind::ORDERED {
+        let mut server = server(index);
+        let longest = [&b"SETRANGE"[..], b"far", b"536870911", b"x"];
+        assert_eq!(call(&mut server, 1000, &longest), b":536870912\r\n");
+        let (store, key) = (server.store(), b"far");
+        let keyspace = store.keyspace("db0").unwrap();
+        let mut value = store.get(keyspace, key).unwrap().unwrap();
+        let count = 536_870_912_u64.to_be_bytes();
+        let at = value.windows(8).position(|bytes| bytes == count).unwrap();
+        value[at..at + 8].copy_from_slice(&536_870_913_u64.to_be_bytes());
+        store.put(keyspace, key, &value, tembo_kv::Durability::Strict).unwrap();
+        let mut ask = |request: &[&[u8]]| call(&mut server, 1000, request);
+        assert_eq!(ask(&[b"STRLEN", key]), b":536870913\r\n");
+        assert_eq!(ask(&[b"GETRANGE", key, b"536870911", b"-1"]), bulk(b"x\0"));
+        assert_eq!(ask(&[b"DEL", key]), b":1\r\n");
+        assert_eq!(keys(&server, "db0.elements"), 1);
+    }
+}

@@ -48,6 +48,7 @@ use crate::dataset::elements::Elements;
 use crate::dataset::expiry::ExpiryIndex;
 use crate::dataset::footprint::{Footprint, entry_size};
 use crate::dataset::lookup::{Lookups, find_string};
+use crate::dataset::prefetch::ElementKeys;
 use crate::dataset::upper_levels::UpperLevels;
 use crate::dataset::write_back::WriteBack;
 use crate::encoding::EncodingLimits;
@@ -94,7 +95,7 @@ pub(crate) struct Dataset<'s> {
     /// The large string, or the part of one, that was read last: until the end of the turn.
     assembled: Vec<u8>,
     /// Memory for the keys of elements that are prefetched.
-    prefetched_keys: Vec<u8>,
+    prefetched_keys: ElementKeys,
     /// Changes are being made of which all or none is to happen.
     is_atomic: bool,
     /// See [`Dataset::take_waited`].
@@ -142,7 +143,7 @@ impl<'s> Dataset<'s> {
             upper_levels: UpperLevels::default(),
             known_ends: KnownEnds::default(),
             assembled: Vec::new(),
-            prefetched_keys: Vec::new(),
+            prefetched_keys: ElementKeys::default(),
             is_atomic: false,
             waited: Duration::ZERO,
             expired: None,

@@ -11,8 +11,13 @@ use crate::failure::Failure;
 use crate::libraries::Libraries;
 use crate::lua::{Engine, Refused, ScriptFlags, of_script, sha1_hex};
 
+/// Longer sources are not compared with the next one.
+const LAST_SIZE_MAX: usize = 16 << 10;
+
 /// A script that EVALSHA finds.
 pub(crate) struct Script {
+    /// Its SHA-1.
+    pub(crate) sha: String,
     /// What is executed.
     pub(crate) function: Function,
     /// What it says of itself; `None`: nothing, so that it may do what scripts before Redis 7 may.
@@ -43,6 +48,8 @@ pub(crate) struct Scripts {
     engine: Option<Rc<Engine>>,
     by_sha: HashMap<String, Rc<Script>>,
     sizes: usize,
+    /// What EVAL executed last and its source: often the next one is the same.
+    last: Option<(Vec<u8>, Rc<Script>)>,
     /// The libraries of functions.
     pub(crate) libraries: Libraries,
     /// The script that runs.
@@ -70,16 +77,37 @@ impl Scripts {
         self.by_sha.get(sha).cloned()
     }
 
-    /// Compiles a script, unless it is known, and returns its SHA-1 with it.
+    /// Compiles a script, unless it is known.
     pub(crate) fn add(
         &mut self,
         code: &[u8],
         is_command: fn(Args<'_>) -> bool,
-    ) -> Result<(String, Rc<Script>), Failure> {
-        let sha = sha1_hex(code);
-        if let Some(script) = self.find(&sha) {
-            return Ok((sha, script));
+    ) -> Result<Rc<Script>, Failure> {
+        if let Some((last, script)) = &self.last
+            && last == code
+        {
+            return Ok(script.clone());
         }
+        let sha = sha1_hex(code);
+        let script = match self.find(&sha) {
+            Some(script) => script,
+            None => self.compile(code, sha, is_command)?,
+        };
+        if code.len() <= LAST_SIZE_MAX {
+            let mut source = self.last.take().map_or_else(Vec::new, |(source, _)| source);
+            source.clear();
+            source.extend_from_slice(code);
+            self.last = Some((source, script.clone()));
+        }
+        Ok(script)
+    }
+
+    fn compile(
+        &mut self,
+        code: &[u8],
+        sha: String,
+        is_command: fn(Args<'_>) -> bool,
+    ) -> Result<Rc<Script>, Failure> {
         let (flags, skipped) =
             of_script(code).map_err(|text| Failure::from(format!("ERR {text}")))?;
         let engine = self.engine(is_command)?;
@@ -88,10 +116,10 @@ impl Scripts {
             let what = b"ERR Error compiling script (new function): ".as_slice();
             Failure::Reply([what, &text].concat().into())
         })?;
-        let script = Rc::new(Script { function, flags, was_short: Cell::default() });
-        self.by_sha.insert(sha.clone(), script.clone());
         self.sizes += sha.len() + code.len();
-        Ok((sha, script))
+        let script = Rc::new(Script { sha, function, flags, was_short: Cell::default() });
+        self.by_sha.insert(script.sha.clone(), script.clone());
+        Ok(script)
     }
 
     /// Whether a command that can write may do so: false for a script that says that it only reads.
@@ -112,6 +140,7 @@ impl Scripts {
     /// Forgets all scripts, and the state with them.
     pub(crate) fn flush(&mut self) {
         self.by_sha.clear();
+        self.last = None;
         self.sizes = 0;
         self.engine = None;
     }

@@ -418,6 +418,11 @@ impl<'d, 's> Opened<'d, 's> {
         &mut self.data.known_ends.members
     }
 
+    /// See [`Dataset::prefetch_end`].
+    pub(super) fn prefetch_end(&mut self, direction: Direction) {
+        self.data.prefetch_end(self.set_id(), direction);
+    }
+
     fn address(&self, part: Part) -> (usize, u64, Part) {
         let id = match &self.body {
             Body::Packed(_) => 0,

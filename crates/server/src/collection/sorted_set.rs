@@ -432,6 +432,7 @@ impl SortedSet<'_, '_> {
             })?;
             self.0.end_members().hold(id, direction, keys);
         }
+        self.0.prefetch_end(direction);
         let Some(found) = self.0.end_members().held(id, direction, count) else {
             // There are not so many as the head says.
             return self.list(&Span::ALL, direction, limit);

@@ -46,10 +46,9 @@ fn execute(
     let count = parse_integer(args.at(2)).ok_or(Failure::from(NOT_AN_INTEGER))?;
     let keys = check_keys(count, args)?;
     let scripts = &mut context.shared.scripts;
-    let (sha, script) = if by_sha {
+    let script = if by_sha {
         let sha = String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
-        let script = scripts.find(&sha).ok_or(Failure::from(NO_SCRIPT))?;
-        (sha, script)
+        scripts.find(&sha).ok_or(Failure::from(NO_SCRIPT))?
     } else {
         scripts.add(args.at(1), is_command)?
     };
@@ -58,7 +57,7 @@ fn execute(
         engine: &engine,
         function: &script.function,
         flags: script.flags,
-        name: &sha,
+        name: &script.sha,
         is_eval: true,
         is_read_only,
         was_short: &script.was_short,

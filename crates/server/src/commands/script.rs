@@ -20,8 +20,8 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 fn load(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let (sha, _) = context.shared.scripts.add(args.at(2), is_command)?;
-    reply.bulk(sha.as_bytes());
+    let script = context.shared.scripts.add(args.at(2), is_command)?;
+    reply.bulk(script.sha.as_bytes());
     Ok(())
 }
 

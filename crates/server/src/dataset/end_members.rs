@@ -28,11 +28,13 @@ struct End {
     size: usize,
     /// How many are looked for when it is asked for more than it has.
     next: usize,
+    /// So many of the first were prefetched and not removed since.
+    near: usize,
 }
 
 impl Default for End {
     fn default() -> End {
-        End { keys: VecDeque::new(), size: 0, next: TOGETHER.0 }
+        End { keys: VecDeque::new(), size: 0, next: TOGETHER.0, near: 0 }
     }
 }
 
@@ -56,6 +58,7 @@ impl End {
     }
 
     fn remove(&mut self, at: usize) {
+        self.near -= usize::from(at < self.near);
         self.size -= self.keys.remove(at).map_or(0, |key| key.len());
     }
 }
@@ -114,7 +117,22 @@ impl EndMembers {
         }
         let end = self.sets.entry(set).or_default().get_mut(direction);
         let size = keys.iter().map(Vec::len).sum();
-        *end = End { keys: keys.into(), size, next: TOGETHER.1.min(2 * end.next) };
+        *end = End { keys: keys.into(), size, next: TOGETHER.1.min(2 * end.next), near: 0 };
+    }
+
+    /// The first `count` keys at an end, to be prefetched, unless one of those that were prefetched before is still there.
+    pub(crate) fn come_near(
+        &mut self,
+        set: SetId,
+        direction: Direction,
+        count: usize,
+    ) -> impl Iterator<Item = &[u8]> {
+        let end = self.sets.get_mut(&set).map(|ends| ends.get_mut(direction));
+        let end = end.filter(|end| end.near == 0);
+        end.into_iter().flat_map(move |end| {
+            end.near = count.min(end.keys.len());
+            end.keys.iter().take(end.near).map(|key| &key[..])
+        })
     }
 
     /// A member was added.
@@ -240,5 +258,27 @@ mod tests {
         members.hold(SET, Direction::Forward, vec![b"zz".to_vec()]);
         members.added(SET, &[1; 2 * TOGETHER_SIZE_MAX]);
         assert_eq!(held(&members, Direction::Forward, 0), None);
+    }
+
+    #[test]
+    fn members_come_near_when_those_before_are_removed() {
+        let mut members = EndMembers::default();
+        let near = |members: &mut EndMembers| -> Vec<Vec<u8>> {
+            members.come_near(SET, Direction::Forward, 2).map(<[u8]>::to_vec).collect()
+        };
+        assert!(near(&mut members).is_empty());
+        let keys = ["b", "d", "f"].map(|name| name.as_bytes().to_vec());
+        members.hold(SET, Direction::Forward, keys.into());
+        assert_eq!(near(&mut members), [b"b", b"d"]);
+        assert!(near(&mut members).is_empty());
+        members.removed(SET, b"b");
+        members.removed(SET, b"f");
+        assert!(near(&mut members).is_empty(), "one of them is still there");
+        members.added(SET, b"c");
+        members.removed(SET, b"d");
+        members.removed(SET, b"c");
+        assert!(near(&mut members).is_empty(), "no member is held");
+        members.hold(SET, Direction::Forward, vec![b"k".to_vec()]);
+        assert_eq!(near(&mut members), [b"k"]);
     }
 }

@@ -1,6 +1,8 @@
 //! What commands will need of the store is asked for in advance, for many keys at once: what each would wait for in memory comes
 //! for all of them together. Nothing changes by it, and no command needs it.
 
+use tembo_kv::Direction;
+
 use crate::dataset::{Dataset, check_key};
 use crate::failure::Failure;
 use crate::float::parse_double;
@@ -11,6 +13,48 @@ use crate::peek::LikelyKeys;
 const PREFETCHED_MAX: usize = 16;
 /// Of a command with longer keys none is asked for.
 const SIZE_MAX: usize = 512;
+
+/// Bytes of a score before the member, in the order of scores.
+const SCORE_SIZE: usize = size_of::<f64>();
+
+/// Keys of elements, one behind the other.
+#[derive(Default)]
+pub(super) struct ElementKeys {
+    bytes: Vec<u8>,
+    ends: [usize; 2 * PREFETCHED_MAX],
+    count: usize,
+}
+
+impl ElementKeys {
+    /// None yet, in the same memory.
+    fn begin(&mut self) -> ElementKeys {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        ElementKeys { bytes, ..ElementKeys::default() }
+    }
+
+    /// Adds the key of these parts, if there is room.
+    fn push(&mut self, parts: &[&[u8]]) {
+        if let Some(end) = self.ends.get_mut(self.count) {
+            parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+            *end = self.bytes.len();
+            self.count += 1;
+        }
+    }
+
+    /// The keys, and empty ones behind them.
+    fn slices(&self) -> [&[u8]; 2 * PREFETCHED_MAX] {
+        let mut from = 0;
+        let mut left = self.count;
+        self.ends.map(|end| {
+            if left == 0 {
+                return &[][..];
+            }
+            left -= 1;
+            &self.bytes[std::mem::replace(&mut from, end)..end]
+        })
+    }
+}
 
 impl Dataset<'_> {
     /// Lets the store know that these keys will soon be used, in this order.
@@ -27,34 +71,39 @@ impl Dataset<'_> {
         let Some((kind, id)) = elements.first().and_then(|first| self.large(db, first.key)) else {
             return;
         };
-        let mut bytes = std::mem::take(&mut self.prefetched_keys);
-        bytes.clear();
-        let (mut ends, mut count) = ([0; 2 * PREFETCHED_MAX], 0);
+        let (main, order) = (element_prefix(id, Part::Main), element_prefix(id, Part::Order));
+        let mut keys = self.prefetched_keys.begin();
         for one in elements.iter().take(PREFETCHED_MAX) {
-            bytes.extend_from_slice(&element_prefix(id, Part::Main));
-            bytes.extend_from_slice(one.element);
-            ends[count] = bytes.len();
-            count += 1;
+            keys.push(&[&main, one.element]);
             if kind == Kind::SortedSet
                 && let Some(score) = parse_double(one.score)
             {
-                bytes.extend_from_slice(&element_prefix(id, Part::Order));
-                bytes.extend_from_slice(&score_order(score));
-                bytes.extend_from_slice(one.element);
-                ends[count] = bytes.len();
-                count += 1;
+                keys.push(&[&order, &score_order(score), one.element]);
             }
         }
-        let (mut keys, mut from) = ([&[][..]; 2 * PREFETCHED_MAX], 0);
-        for (key, end) in keys.iter_mut().zip(ends).take(count) {
-            *key = &bytes[from..end];
-            from = end;
+        self.prefetch_keys(db, keys);
+    }
+
+    /// As `prefetch`, of the members at an end of a large sorted set that are held, which one command after the other removes: some
+    /// at a time, when those of the time before are removed.
+    pub(crate) fn prefetch_end(&mut self, (db, id): (usize, u64), direction: Direction) {
+        let (main, order) = (element_prefix(id, Part::Main), element_prefix(id, Part::Order));
+        let mut keys = self.prefetched_keys.begin();
+        for key in self.known_ends.members.come_near((db, id), direction, PREFETCHED_MAX) {
+            keys.push(&[&main, key.get(SCORE_SIZE..).unwrap_or_default()]);
+            keys.push(&[&order, key]);
         }
+        self.prefetch_keys(db, keys);
+    }
+
+    fn prefetch_keys(&mut self, db: usize, keys: ElementKeys) {
         let space = self.spaces.elements[db];
-        if let Ok((transaction, _)) = self.begin_early() {
-            transaction.prefetch(space, &keys[..count]);
+        if keys.count > 1
+            && let Ok((transaction, _)) = self.begin_early()
+        {
+            transaction.prefetch(space, &keys.slices()[..keys.count]);
         }
-        self.prefetched_keys = bytes;
+        self.prefetched_keys = keys;
     }
 
     /// Of which kind the collection under a key is, and its id, if it is a large one.

@@ -38,11 +38,33 @@ const SPACING: u64 = 16;
 
 /// How many members stand before a key of the order.
 pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure> {
+    rank_above(set, key, rank_in_interval)
+}
+
+/// As [`rank`], which is not asked for near that place again: what is counted is not held.
+fn rank_once(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure> {
+    rank_above(set, key, rank_in_interval_once)
+}
+
+/// How many members stand before an entry of the lowest level that is stored, or of a higher one.
+fn rank_of_entry(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure> {
+    rank_above(set, key, |_, key| Ok((0, key.to_vec())))
+}
+
+/// How many members stand before a key in the interval of level 1, which is not stored, and with which key of level 2 that
+/// begins, or an empty key.
+type InInterval = fn(&mut Opened<'_, '_>, &[u8]) -> Result<(u64, Vec<u8>), Failure>;
+
+fn rank_above(
+    set: &mut Opened<'_, '_>,
+    key: &[u8],
+    in_interval: InInterval,
+) -> Result<u64, Failure> {
     if key.is_empty() {
         return Ok(0);
     }
     let (mut rank, mut at) = match set.levels_from_2 {
-        true => rank_in_interval(set, key)?,
+        true => in_interval(set, key)?,
         false => (0, key.to_vec()),
     };
     let mut level = if set.levels_from_2 { 2 } else { 0 };
@@ -73,8 +95,7 @@ pub(super) fn rank(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<u64, Failure>
     Ok(rank)
 }
 
-/// How many members stand before a key in the interval of level 1, which is not stored, and with which key of level 2 that
-/// begins, or an empty key.
+/// See [`InInterval`]. What is counted is held.
 fn rank_in_interval(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(u64, Vec<u8>), Failure> {
     let id = set.set_id();
     if set.level_one().before(id, key).is_none() {
@@ -82,17 +103,32 @@ fn rank_in_interval(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(u64, Vec<u8
         count_interval(set, &start.unwrap_or_default())?;
     }
     let counted = set.level_one().before(id, key).ok_or(UnknownLayout)?;
-    let (mut rank, start) = (counted.before, counted.start.to_vec());
+    let (rank, start) = (counted.before, counted.start.to_vec());
     let Some(from) = counted.from.map(<[u8]>::to_vec) else { return Ok((rank, start)) };
-    let from = from.max(set.first_key());
-    if from[..] < *key {
-        let ends = (Bound::Included(&from[..]), Bound::Excluded(key));
+    Ok((rank + count_between(set, from, key)?, start))
+}
+
+/// See [`InInterval`]. What is held is made use of.
+fn rank_in_interval_once(set: &mut Opened<'_, '_>, key: &[u8]) -> Result<(u64, Vec<u8>), Failure> {
+    let id = set.set_id();
+    if set.level_one().before(id, key).is_some() {
+        return rank_in_interval(set, key);
+    }
+    let start = previous(set, 2, key)?.map(|(start, _)| start).unwrap_or_default();
+    Ok((count_between(set, start.clone(), key)?, start))
+}
+
+/// How many members stand from a key of the order on before another one.
+fn count_between(set: &mut Opened<'_, '_>, from: Vec<u8>, before: &[u8]) -> Result<u64, Failure> {
+    let (from, mut count) = (from.max(set.first_key()), 0);
+    if from[..] < *before {
+        let ends = (Bound::Included(&from[..]), Bound::Excluded(before));
         set.visit(Part::Order, ends, Direction::Forward, &mut |_, _| {
-            rank += 1;
+            count += 1;
             true
         })?;
     }
-    Ok((rank, start))
+    Ok(count)
 }
 
 /// Of entries that are held those before a key.
@@ -131,7 +167,7 @@ pub(super) fn nth(set: &mut Opened<'_, '_>, nth: u64) -> Result<Option<Vec<u8>>,
 pub(super) fn add(set: &mut Opened<'_, '_>, key: &[u8], count: u64) -> Result<(), Failure> {
     let own = level_of(member_of(key));
     let first = first_stored(set);
-    let before = if own >= first { rank(set, key)? } else { 0 };
+    let before = if own >= first { rank_once(set, key)? } else { 0 };
     for level in first..=LEVEL_MAX {
         if level > own
             && let Some(is_there) = set.count_in_level(level, key, true)?
@@ -146,7 +182,7 @@ pub(super) fn add(set: &mut Opened<'_, '_>, key: &[u8], count: u64) -> Result<()
             }
             Some((entry, members)) if level > own => put(set, level, &entry, members + 1)?,
             Some((entry, members)) => {
-                let kept = before - rank(set, &entry)?;
+                let kept = before - rank_of_entry(set, &entry)?;
                 put(set, level, &entry, kept)?;
                 put(set, level, key, (members + 1).saturating_sub(kept))?;
             }

@@ -377,3 +377,75 @@ fn members(set: &mut Opened<'_, '_>, level: u8, key: &[u8]) -> Result<Option<u64
 fn put(set: &mut Opened<'_, '_>, level: u8, key: &[u8], members: u64) -> Result<(), Failure> {
     set.put_in_level(level, key, members)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tembo_kv::{Options, Store};
+
+    use super::*;
+    use crate::local::Local;
+
+    /// xorshift64*.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end
+        }
+    }
+
+    /// Names of members that stand on level 2 at least, and as many times others as are wanted.
+    fn names(high: usize, others: usize) -> Vec<String> {
+        let all = || (0..).map(|number: u32| format!("member:{number}"));
+        let is_high = |name: &String| level_of(name.as_bytes()) >= 2;
+        let low = all().filter(|name| !is_high(name)).take(others);
+        all().filter(is_high).take(high).chain(low).collect()
+    }
+
+    fn call(server: &mut Local, words: &[&str]) -> String {
+        let request = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        String::from_utf8(server.turn(1000, &[request]).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn ranks_are_right_however_members_of_upper_levels_come_and_go() {
+        const HIGH: usize = 30;
+        let names = names(HIGH, 400);
+        let options = Options::new().background(false);
+        let mut server = Local::open(Store::volatile(&options).unwrap(), 16).unwrap();
+        let mut random = Random(7);
+        let (mut model, mut scores) = (BTreeSet::new(), vec![None; names.len()]);
+        for step in 0..4000 {
+            // First the others, so that the sorted set is a large one; then those of upper levels twice as often.
+            let at = match step {
+                0..400 => HIGH + step,
+                _ if random.below(3) > 0 => random.below(HIGH),
+                _ => HIGH + random.below(400),
+            };
+            let name = &names[at];
+            if let Some(score) = scores[at].take() {
+                model.remove(&(score, name));
+            }
+            if step >= 400 && random.below(4) == 0 {
+                call(&mut server, &["ZREM", "sorted", name]);
+            } else {
+                let score = random.below(200);
+                call(&mut server, &["ZADD", "sorted", &score.to_string(), name]);
+                scores[at] = Some(score);
+                model.insert((score, name));
+            }
+            // Sometimes ranks are asked for seldom, so that nothing is held.
+            if step % if step < 2000 { 97 } else { 7 } == 0 {
+                for (rank, (_, name)) in model.iter().enumerate().skip(random.below(9)).step_by(9) {
+                    let found = call(&mut server, &["ZRANK", "sorted", name]);
+                    assert_eq!(found, format!(":{rank}\r\n"), "step {step}, {name}");
+                }
+            }
+        }
+    }
+}

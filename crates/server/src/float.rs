@@ -1,13 +1,23 @@
-//! Decimal fractions for INCRBYFLOAT: exact addition of decimals, doubles for larger numbers.
+//! Numbers with a fraction: doubles, and the decimal fractions of INCRBYFLOAT, which are added exactly.
 //!
 //! Redis adds in 80-bit long doubles and prints 17 places. Adding decimals exactly and rounding to 17
 //! places gives the same text for every sum whose operands a long double holds well, and a better one
 //! otherwise; numbers too large for it fall back to doubles.
 
+use crate::hexadecimal::{Hexadecimal, LONG_DOUBLE};
+
 /// Places kept after the point.
 const PLACES: u32 = 17;
 /// Below this magnitude a number and its sums fit the fixed-point form.
 const WHOLE_MAX: i128 = 1_000_000_000_000_000_000_000;
+/// A text that is to be a long double is shorter than this.
+const LONG_DOUBLE_TEXT_SIZE: usize = 5 << 10;
+/// Decimal places by which a long double that no double holds is moved to be compared with the two bounds that follow.
+const MOVED_PLACES: i64 = 4900;
+/// The greatest long double, moved.
+const LONG_DOUBLE_MAX_MOVED: f64 = 1.189_731_495_357_231_8e32;
+/// Half the least long double, moved.
+const LONG_DOUBLE_LEAST_MOVED: f64 = 1.822_599_765_941_237_3e-51;
 
 /// A number for INCRBYFLOAT.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,17 +29,42 @@ pub(crate) enum Float {
 }
 
 impl Float {
-    /// Parses what C's `strtold` takes, without spaces, not-a-number and hexadecimal.
+    /// Parses what C's `strtold` takes, without spaces and not-a-number; what is too large or too small for a long double is
+    /// none.
     pub(crate) fn parse(text: &[u8]) -> Option<Float> {
-        let text = std::str::from_utf8(text).ok()?;
-        if text.is_empty() || text.len() > 256 {
+        if text.is_empty() || text.len() >= LONG_DOUBLE_TEXT_SIZE {
             return None;
         }
-        if let Some(fixed) = parse_fixed(text.as_bytes()) {
+        if let Some(number) = Hexadecimal::parse(text) {
+            return Float::of_hexadecimal(number);
+        }
+        if let Some(fixed) = parse_fixed(text) {
             return Some(Float::Fixed(fixed));
         }
+        let text = std::str::from_utf8(text).ok()?;
         let value: f64 = text.parse().ok()?;
-        if value.is_nan() { None } else { Some(Float::Double(value)) }
+        (!value.is_nan() && is_long_double(text, value)).then_some(Float::Double(value))
+    }
+
+    fn of_hexadecimal(number: Hexadecimal) -> Option<Float> {
+        let (mantissa, exponent) = number.round(LONG_DOUBLE);
+        let bits = i64::from(128 - mantissa.leading_zeros());
+        let is_too_small = mantissa == 0 && !number.is_zero();
+        if is_too_small || mantissa != 0 && exponent + bits > 16_384 {
+            return None;
+        }
+        // At most 64 bits times 10^17, which has 57.
+        let units = mantissa as i128 * 10i128.pow(PLACES);
+        let scaled = match exponent {
+            ..-126 => Some(0),
+            -126..0 => Some(((units >> (-exponent - 1)) + 1) >> 1),
+            0..126 => units.checked_mul(1 << exponent),
+            _ => None,
+        };
+        match scaled.filter(|&scaled| is_fixed(scaled)) {
+            Some(scaled) => Some(Float::Fixed(if number.is_negative { -scaled } else { scaled })),
+            None => Some(Float::Double(number.to_double())),
+        }
     }
 
     /// The sum; None when it is infinite or not a number.
@@ -98,24 +133,85 @@ pub(crate) fn double_text(number: f64) -> String {
     trimmed(&format!("{number:.*}", (16 - exponent) as usize))
 }
 
-/// Parses what C's `strtod` takes, without spaces, not-a-number and hexadecimal; what is too large or too small for
-/// a double is none.
+/// Parses what C's `strtod` takes, without spaces and not-a-number; what is too large or too small for a double is none.
 pub(crate) fn parse_double(text: &[u8]) -> Option<f64> {
     // Whole numbers of few digits, which a double holds exactly, are the most frequent.
     if (1..=15).contains(&text.len()) && text.iter().all(u8::is_ascii_digit) {
         let number = text.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
         return Some(number as f64);
     }
-    let text = std::str::from_utf8(text).ok()?;
-    let number: f64 = text.parse().ok()?;
-    let has = |set: &str| text.chars().any(|c| set.contains(c.to_ascii_lowercase()));
-    let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
+    let number = nearest_double(text)?;
     let is_exact = match number {
-        number if number.is_nan() => false,
-        number if number.is_infinite() => has("n"),
-        number => number != 0.0 || !mantissa.bytes().any(|byte| (b'1'..=b'9').contains(&byte)),
+        0.0 => is_zero(text),
+        number if number.is_infinite() => is_named(text),
+        _ => true,
     };
     is_exact.then_some(number)
+}
+
+/// As [`parse_double`], but what is too large is infinite, and what is too small is 0.
+pub(crate) fn nearest_double(text: &[u8]) -> Option<f64> {
+    if let Some(number) = Hexadecimal::parse(text) {
+        return Some(number.to_double());
+    }
+    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (!number.is_nan()).then_some(number)
+}
+
+/// A text without the white space that C passes over before a number.
+pub(crate) fn without_spaces(text: &[u8]) -> &[u8] {
+    let begin = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'..=b'\r'));
+    &text[begin.unwrap_or(text.len())..]
+}
+
+/// Seconds in milliseconds, rounded up; what no i64 holds is the least one, as where C converts it. What is not 0 and becomes
+/// it is 1, or 0 if it is negative.
+pub(crate) fn parse_seconds_as_ms(text: &[u8]) -> Option<i64> {
+    /// Units of the fixed-point form in a millisecond.
+    const MS: i128 = 10i128.pow(PLACES - 3);
+    let seconds = Float::parse(text)?;
+    if seconds.to_double() == 0.0 {
+        return Some(i64::from(!is_zero(text) && !text.starts_with(b"-")));
+    }
+    let ms = match seconds {
+        Float::Fixed(seconds) => seconds.div_euclid(MS) + i128::from(seconds.rem_euclid(MS) > 0),
+        Float::Double(seconds) => (seconds * 1000.0).ceil() as i128,
+    };
+    Some(i64::try_from(ms).unwrap_or(i64::MIN))
+}
+
+/// Whether a number is 0 before it is rounded.
+fn is_zero(text: &[u8]) -> bool {
+    match Hexadecimal::parse(text) {
+        Some(number) => number.is_zero(),
+        None => {
+            let mut mantissa = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+            !mantissa.any(|byte| (b'1'..=b'9').contains(byte))
+        }
+    }
+}
+
+/// Whether a number is infinity by its name.
+fn is_named(text: &[u8]) -> bool {
+    text.iter().any(|byte| matches!(byte, b'n' | b'N'))
+}
+
+/// Whether a decimal number, of which the nearest double is given, is one that a long double holds.
+fn is_long_double(text: &str, nearest: f64) -> bool {
+    let is_too_small = nearest == 0.0;
+    if !is_too_small && nearest.is_finite() || is_named(text.as_bytes()) || is_zero(text.as_bytes())
+    {
+        return true;
+    }
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let Ok(exponent) = exponent.parse::<i64>() else { return false };
+    let moved = exponent.saturating_add(if is_too_small { MOVED_PLACES } else { -MOVED_PLACES });
+    let magnitude = format!("{mantissa}e{moved}").parse().map_or(f64::NAN, f64::abs);
+    if is_too_small {
+        magnitude > LONG_DOUBLE_LEAST_MOVED
+    } else {
+        magnitude < LONG_DOUBLE_MAX_MOVED
+    }
 }
 
 /// Parses `[+-]digits[.digits][e[+-]digits]`, rounding to 17 places; None if malformed or too large.
@@ -159,10 +255,12 @@ fn parse_fixed(text: &[u8]) -> Option<i128> {
             None => 0,
         }
     };
-    if scaled / 10i128.pow(PLACES) >= WHOLE_MAX / 100 {
-        return None;
-    }
-    Some(if negative { -scaled } else { scaled })
+    is_fixed(scaled).then_some(if negative { -scaled } else { scaled })
+}
+
+/// Whether a magnitude, times 10^17, and its sums fit the fixed-point form.
+fn is_fixed(scaled: i128) -> bool {
+    scaled / 10i128.pow(PLACES) < WHOLE_MAX / 100
 }
 
 #[cfg(test)]
@@ -197,14 +295,38 @@ mod tests {
     #[test]
     fn doubles_are_parsed_as_redis_does() {
         use super::parse_double;
-        for (text, number) in
-            [("1", 1.0), ("-2.5e1", -25.0), (".5", 0.5), ("5.", 5.0), ("+3", 3.0), ("0e5", 0.0)]
-        {
+        for (text, number) in [
+            ("1", 1.0),
+            ("-2.5e1", -25.0),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("+3", 3.0),
+            ("0e5", 0.0),
+            ("0x10", 16.0),
+            ("-0x1.8p3", -12.0),
+            ("0x0", 0.0),
+            ("0x1p-1074", 5e-324),
+        ] {
             assert_eq!(parse_double(text.as_bytes()), Some(number), "{text}");
         }
         assert_eq!(parse_double(b"-Inf"), Some(f64::NEG_INFINITY));
         assert_eq!(parse_double(b"+infinity"), Some(f64::INFINITY));
-        for text in ["", " 1", "1 ", "nan", "1e400", "1e-400", "x", "1e", "--1"] {
+        for text in [
+            "",
+            " 1",
+            "1 ",
+            "nan",
+            "1e400",
+            "1e-400",
+            "x",
+            "1e",
+            "--1",
+            "0x",
+            "0x1p1024",
+            "-0x1p1024",
+            "0x1p-1075",
+            "0x1p",
+        ] {
             assert_eq!(parse_double(text.as_bytes()), None, "{text}");
         }
     }
@@ -226,9 +348,102 @@ mod tests {
         assert_eq!(sum("1e30", "0"), "1000000000000000000000000000000");
     }
 
+    /// What Redis 7.0.15 has answered to `INCRBYFLOAT` where nothing was.
+    #[test]
+    fn hexadecimal_sums() {
+        assert_eq!(sum("0x10", "0"), "16");
+        assert_eq!(sum("-0x1.8p3", "0.5"), "-11.5");
+        assert_eq!(sum("0x.1", "0"), "0.0625");
+        assert_eq!(sum("0x1p-57", "0"), "0.00000000000000001");
+        assert_eq!(sum("0x1p-58", "0"), "0");
+        assert_eq!(sum("0x1p-16445", "0"), "0");
+        assert_eq!(sum("0x0p-99999999999", "0"), "0");
+        assert_eq!(sum("0x7fffffffffffffff", "0"), "9223372036854775807");
+        assert_eq!(sum("0x1p100", "0"), "1267650600228229401496703205376");
+    }
+
+    /// What Redis 7.0.15 has answered to `BLPOP`: 0 waits without end, and what is negative is refused.
+    #[test]
+    fn seconds_are_rounded_up_to_milliseconds() {
+        for (text, ms) in [
+            ("0", 0),
+            ("-0", 0),
+            ("0x0p-99999999999", 0),
+            ("1", 1000),
+            ("0.0001", 1),
+            ("0.001", 1),
+            ("0.0011", 2),
+            ("1e-20", 1),
+            ("1e-400", 1),
+            ("1e-4950", 1),
+            ("0x1p-20", 1),
+            ("0x1p-2000", 1),
+            ("0x1p-16445", 1),
+            ("-1e-300", 0),
+            ("-1e-400", 0),
+            ("-0.0001", 0),
+            ("-0.0015", -1),
+            ("-1", -1000),
+            ("-0x1", -1000),
+            ("0x.1", 63),
+            ("0x1p-3", 125),
+            ("1.0000000000000000000000000000000000000000000", 1000),
+            ("9223372036854775.807", i64::MAX),
+            ("9223372036854775.8075", i64::MIN),
+            ("9223372036854775807", i64::MIN),
+            ("0x20c49ba5e353f7.ce", 9_223_372_036_854_775_805),
+            ("0x20c49ba5e353f7.cf", i64::MIN),
+            ("1e400", i64::MIN),
+            ("-1e400", i64::MIN),
+            ("1e4932", i64::MIN),
+            ("0x1p16383", i64::MIN),
+            ("inf", i64::MIN),
+            ("-Infinity", i64::MIN),
+        ] {
+            assert_eq!(parse_seconds_as_ms(text.as_bytes()), Some(ms), "{text}");
+        }
+        for text in [
+            "",
+            "nan",
+            "1e5000",
+            "2e4932",
+            "1e-5000",
+            "0x1p17000",
+            "0x1p-16446",
+            "0x",
+            "1 ",
+            " 1",
+            "1e",
+            ".",
+        ] {
+            assert_eq!(parse_seconds_as_ms(text.as_bytes()), None, "{text}");
+        }
+        let long = format!("{}1", "0".repeat(300));
+        assert_eq!(parse_seconds_as_ms(long.as_bytes()), Some(1000));
+    }
+
     #[test]
     fn malformed() {
-        for text in ["", "nan", "1x", "--1", ".", "e5", " 1", "1 ", "0x10"] {
+        for text in [
+            "",
+            "nan",
+            "1x",
+            "--1",
+            ".",
+            "e5",
+            " 1",
+            "1 ",
+            "0x",
+            "0x1p",
+            "1e5000",
+            "-1e5000",
+            "1e-5000",
+            "2e4932",
+            "0x1p16384",
+            "0x1p-16446",
+            "1e99999999999999999999",
+            "1e-99999999999999999999",
+        ] {
             assert_eq!(Float::parse(text.as_bytes()), None, "{text:?}");
         }
         assert!(Float::parse(b"1e300").unwrap().add(Float::parse(b"1e300").unwrap()).is_some());

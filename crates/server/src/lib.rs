@@ -48,6 +48,7 @@ pub mod format;
 mod geo;
 mod glob;
 mod goal;
+mod hexadecimal;
 mod hyperloglog;
 mod import;
 mod inline;

@@ -12,7 +12,7 @@ use crate::commands::removal::remove;
 use crate::effects::send_state;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
-use crate::float::parse_double;
+use crate::float::{parse_double, without_spaces};
 use crate::format::Kind;
 use crate::notify::notify;
 use crate::permission::may_read_all_keys;
@@ -131,7 +131,7 @@ impl<'a> Query<'a> {
         }
         let Some(text) = found else { return Ok(Weight::Number(0.0)) };
         // As C's `strtod`, which takes nothing for zero.
-        let number = if text.is_empty() { Some(0.0) } else { parse_double(&text) };
+        let number = if text.is_empty() { Some(0.0) } else { parse_double(without_spaces(&text)) };
         Ok(Weight::Number(number.ok_or("ERR One or more scores can't be converted into double")?))
     }
 

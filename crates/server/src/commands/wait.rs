@@ -3,7 +3,7 @@
 use crate::args::{Args, Kept};
 use crate::command::Context;
 use crate::failure::Failure;
-use crate::float::Float;
+use crate::float::parse_seconds_as_ms;
 use crate::format::Kind;
 use crate::reply::Reply;
 use crate::waiting::Wait;
@@ -33,18 +33,9 @@ pub(super) fn timeout(context: &Context<'_, '_>, text: &[u8]) -> Result<Option<u
         // It was checked when the wait began, and is not needed.
         return Ok(None);
     }
-    let seconds = match Float::parse(text) {
-        Some(seconds) if seconds.is_finite() => seconds.to_double(),
-        _ => return Err("ERR timeout is not a float or out of range".into()),
-    };
-    let ms = seconds * 1000.0;
-    if ms > i64::MAX as f64 {
-        return Err("ERR timeout is out of range".into());
-    }
-    if ms < 0.0 {
-        return Err("ERR timeout is negative".into());
-    }
-    Ok(if ms == 0.0 { None } else { Some(ms.ceil() as u64) })
+    let ms = parse_seconds_as_ms(text).ok_or("ERR timeout is not a float or out of range")?;
+    let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
+    Ok((ms > 0).then_some(ms))
 }
 
 /// The keys that a command looks at, of those that it names: all of them, or the one that has become ready for it.

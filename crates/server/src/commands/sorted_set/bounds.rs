@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use crate::collection::{SortedSet, Span};
 use crate::failure::Failure;
+use crate::float::{nearest_double, without_spaces};
 use tembo_kv::Direction;
 
 /// How a range is named.
@@ -110,11 +111,8 @@ fn score_end(text: &[u8]) -> Option<(f64, bool)> {
 
 /// A score as C's `strtod` takes it: nothing is 0, and what is too large is infinite.
 fn bound(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?.trim_start();
-    if text.is_empty() {
-        return Some(0.0);
-    }
-    text.parse().ok().filter(|score: &f64| !score.is_nan())
+    let number = without_spaces(text);
+    if text.is_empty() { Some(0.0) } else { nearest_double(number) }
 }
 
 fn lex_end(text: &[u8]) -> Option<Lex<'_>> {

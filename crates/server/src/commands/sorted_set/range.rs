@@ -47,27 +47,28 @@ struct Form {
 
 impl<'a> Query<'a> {
     fn parse(args: Args<'a>, form: Form) -> Result<Query<'a>, Failure> {
-        let (mut by, mut direction) = form.named.unwrap_or((By::Rank, Direction::Forward));
+        let (mut by, mut direction) = form.named.unzip();
         let (mut limit, mut with_scores) = (None, false);
         let mut at = form.key + 3;
         while at < args.count() {
-            let is_open = form.named.is_none();
             if !form.stores && args.is(at, "WITHSCORES") {
                 with_scores = true;
             } else if args.is(at, "LIMIT") && at + 2 < args.count() {
                 limit = Some((integer(args.at(at + 1))?, integer(args.at(at + 2))?));
                 at += 2;
-            } else if is_open && args.is(at, "REV") {
-                direction = Direction::Backward;
-            } else if is_open && args.is(at, "BYLEX") {
-                by = By::Lex;
-            } else if is_open && args.is(at, "BYSCORE") {
-                by = By::Score;
+            } else if direction.is_none() && args.is(at, "REV") {
+                direction = Some(Direction::Backward);
+            } else if by.is_none() && args.is(at, "BYLEX") {
+                by = Some(By::Lex);
+            } else if by.is_none() && args.is(at, "BYSCORE") {
+                by = Some(By::Score);
             } else {
                 return Err(SYNTAX.into());
             }
             at += 1;
         }
+        let by = by.unwrap_or(By::Rank);
+        let direction = direction.unwrap_or(Direction::Forward);
         if limit.is_some_and(|limit| limit.1 != -1) && by == By::Rank {
             return Err("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX".into());
         }

@@ -59,6 +59,10 @@ pub(crate) fn dispatch(
     if context.shared.settings.maxmemory > 0 || context.shared.is_over_memory {
         make_room_first(context, reply)?;
     }
+    if context.session.multi.is_some() && command.has(NO_MULTI) {
+        context.shared.observed.times.reject(number);
+        return reject(context, args, b"ERR Command not allowed inside a transaction", reply);
+    }
     if !context.session.unrestricted
         && let Some(text) = permission::refusal(context, found, args, Place::Client)
     {
@@ -80,30 +84,31 @@ pub(crate) fn dispatch(
         context.shared.paused.push(context.session.token);
         return Ok(());
     }
-    if let Some(multi) = &mut context.session.multi {
-        if command.has(NO_MULTI) {
-            context.shared.observed.times.reject(number);
-            return reject(context, args, b"ERR Command not allowed inside a transaction", reply);
-        }
-        if !command.has(NOT_QUEUED) {
-            multi.writes |=
-                command.has(WRITE | REPLICATED) && context.shared.scripts.may_write(args);
-            multi.needs_room |= command.has(DENY_OOM);
-            let kept = Kept::new(args);
-            multi.size += kept.size();
-            multi.queue.push(kept);
-            let size_max = COMMAND_SIZE_MAX.min(context.shared.settings.input_size_max);
-            if multi.size > size_max {
-                context.session.closing = true;
-                context.shared.stats.input_limit_closes += 1;
-            }
-            context.session.changed = true;
-            reply.simple("QUEUED");
-            return Ok(());
-        }
+    if context.session.multi.is_some() && !command.has(NOT_QUEUED) {
+        queue(context, command, args);
+        reply.simple("QUEUED");
+        return Ok(());
     }
     context.session.last_command = Some(command.full_name);
     execute(context, found, args, reply)
+}
+
+/// Keeps a command for EXEC; not if EXEC executes nothing anyway.
+fn queue(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>) {
+    context.session.changed = true;
+    let is_dirty = context.data.watches.is_dirty(context.session.id);
+    let multi = context.session.multi.as_mut();
+    let Some(multi) = multi.filter(|multi| !multi.failed && !is_dirty) else { return };
+    multi.writes |= command.has(WRITE | REPLICATED) && context.shared.scripts.may_write(args);
+    multi.needs_room |= command.has(DENY_OOM);
+    let kept = Kept::new(args);
+    multi.size += kept.size();
+    multi.queue.push(kept);
+    let size_max = COMMAND_SIZE_MAX.min(context.shared.settings.input_size_max);
+    if multi.size > size_max {
+        context.session.closing = true;
+        context.shared.stats.input_limit_closes += 1;
+    }
 }
 
 /// Evicts keys before a command, if there is too little room. Clients that track them hear of it before the reply.
@@ -134,7 +139,7 @@ fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8
             return Some(text.as_bytes().to_vec());
         }
     }
-    if context.shared.is_over_memory && command.has(DENY_OOM) {
+    if context.shared.is_over_memory && needs_room(context, command) {
         return Some(OUT_OF_MEMORY.as_bytes().to_vec());
     }
     if context.shared.lacks_replicas()
@@ -159,6 +164,17 @@ fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8
         return Some(OUT_OF_REACH.as_bytes().to_vec());
     }
     None
+}
+
+/// Whether the command is refused while there is too little memory. Between MULTI and EXEC each is that could make the queue
+/// grow, and those beside it.
+#[cold]
+fn needs_room(context: &Context<'_, '_>, command: &Command) -> bool {
+    match (&context.session.multi, command.full_name) {
+        (None, _) => command.has(DENY_OOM),
+        (Some(multi), "exec") => multi.needs_room,
+        (Some(_), name) => !["discard", "quit", "reset"].contains(&name),
+    }
 }
 
 /// Whether the command, and what it executes of a transaction, is executed while the primary is out of reach.

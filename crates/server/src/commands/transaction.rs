@@ -35,11 +35,6 @@ fn exec(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     if multi.failed {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    if context.shared.is_over_memory && multi.needs_room {
-        return Err("EXECABORT Transaction discarded because of: OOM command not allowed when used memory > \
-                    'maxmemory'."
-            .into());
-    }
     if spoiled {
         reply.null_array();
         return Ok(());

@@ -88,6 +88,40 @@ fn without_a_policy_writes_are_refused_and_reads_go_on() {
     assert!(client.call("CONFIG SET maxmemory-policy no").contains("allkeys-random, noeviction"));
 }
 
+#[test]
+fn a_transaction_takes_no_commands_over_the_limit() {
+    const REFUSED: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    const FAILED: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    const ABORTED: &str = "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    let server = Running::start();
+    let (mut client, mut other) = (connected(&server), server.client());
+    client.call("SET a 1");
+    for queued in ["GET a", "PING", "DEL a", "SET b 1", "WATCH a", "MULTI", "LATENCY RESET"] {
+        assert_eq!(client.call("MULTI"), "+OK\r\n");
+        assert_eq!(other.call("CONFIG SET maxmemory 1"), "+OK\r\n");
+        assert_eq!(client.call(queued), REFUSED, "{queued}");
+        assert_eq!(client.call("EXEC"), FAILED, "{queued}");
+        assert_eq!(other.call("CONFIG SET maxmemory 0"), "+OK\r\n");
+    }
+    for (queued, reply) in [("GET a", "*1\r\n$1\r\n1\r\n"), ("SET b 1", ABORTED)] {
+        client.call("MULTI");
+        assert_eq!(client.call(queued), "+QUEUED\r\n");
+        other.call("CONFIG SET maxmemory 1");
+        assert_eq!(client.call("EXEC"), reply, "{queued}");
+        other.call("CONFIG SET maxmemory 0");
+    }
+    // What comes behind an error is not kept, so that EXEC need not be refused for it.
+    for (commands, reply) in [(["NOSUCH", "SET b 1"], FAILED), (["SET b 1", "NOSUCH"], ABORTED)] {
+        client.call("MULTI");
+        commands.iter().for_each(|command| drop(client.call(command)));
+        other.call("CONFIG SET maxmemory 1");
+        assert_eq!(client.call("EXEC"), reply, "{commands:?}");
+        assert_eq!(client.call("MULTI") + &client.call("DISCARD"), "+OK\r\n+OK\r\n");
+        other.call("CONFIG SET maxmemory 0");
+    }
+    assert_eq!(client.call("EXISTS a b"), ":1\r\n");
+}
+
 /// Sets so many keys of which every second one was used long ago and seldom.
 fn set_hot_and_cold(client: &mut Client, count: usize, (option, hot, cold): (&str, &str, &str)) {
     client.call(&format!("SET model {}", "v".repeat(300)));

@@ -14,6 +14,7 @@ mod config;
 mod connection;
 mod counter;
 mod debug;
+mod digest;
 mod docs;
 mod dump;
 mod eval;

@@ -2,16 +2,23 @@
 
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context};
-use crate::commands::argument::integer;
+use crate::commands::argument::{integer, positive};
+use crate::commands::digest;
+use crate::commands::generic::encoding_of;
 use crate::commands::help::help_lines;
-use crate::failure::{Outcome, SYNTAX};
+use crate::failure::{Failure, Outcome, READ_ONLY, READ_ONLY_REPLICA, REMOVED, SYNTAX};
+use crate::format::PAYLOAD_SIZE_MAX;
 use crate::reply::Reply;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[Command::new("debug", -2, ADMIN, debug)];
 
+/// Longest key that POPULATE makes, and about how much a key and its value take besides.
+const POPULATED_KEY_SIZE_MAX: usize = 127;
+const POPULATED_SIZE: usize = 32;
 /// Longest sleep, in seconds.
 const SLEEP_MAX_S: f64 = 600.0;
 
@@ -19,6 +26,8 @@ type Run = fn(&mut Context<'_, '_>, Args<'_>, &mut Reply) -> Outcome;
 
 const SUBCOMMANDS: &[(&str, Run)] = &[
     ("CHANGE-REPL-ID", nothing),
+    ("DIGEST", digest),
+    ("DIGEST-VALUE", digest_value),
     ("ERROR", error),
     ("HELP", help),
     ("HTSTATS", no_statistics),
@@ -27,6 +36,7 @@ const SUBCOMMANDS: &[(&str, Run)] = &[
     ("LOG", nothing),
     ("OBJECT", object),
     ("PAUSE-CRON", nothing),
+    ("POPULATE", populate),
     ("PROTOCOL", protocol),
     ("QUICKLIST-PACKED-THRESHOLD", nothing),
     ("RELOAD", nothing),
@@ -47,14 +57,14 @@ fn debug(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
     }
     match SUBCOMMANDS.iter().find(|(name, _)| args.is(1, name)) {
         Some((_, run)) => run(context, args, reply),
-        None => {
-            let name = String::from_utf8_lossy(args.at(1)).into_owned();
-            Err(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP."
-            )
-            .into())
-        }
+        None => Err(unknown(args)),
     }
+}
+
+fn unknown(args: Args<'_>) -> Failure {
+    let name = String::from_utf8_lossy(args.at(1));
+    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP.")
+        .into()
 }
 
 /// What has no meaning here is done by doing nothing: RELOAD, since what is stored is what is served.
@@ -68,6 +78,59 @@ fn no_statistics(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Out
     Ok(())
 }
 
+fn digest(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if args.count() != 2 {
+        return Err(unknown(args));
+    }
+    reply.simple(&digest::of_databases(context.data)?.text());
+    Ok(())
+}
+
+fn digest_value(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let db = context.session.db;
+    reply.array(args.count() - 2);
+    for key in args.from(2) {
+        reply.simple(&digest::of_value(context.data, (db, key))?.text());
+    }
+    Ok(())
+}
+
+/// Puts strings under `prefix:0`, `prefix:1` and so on, but for the keys that are there; all of them, or none.
+fn populate(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    if !(3..=5).contains(&args.count()) {
+        return Err(unknown(args));
+    }
+    match context.data.access() {
+        Access::Open => {}
+        Access::Replica | Access::Loading => return Err(READ_ONLY_REPLICA.into()),
+        Access::ReadOnlyPool => return Err(READ_ONLY.into()),
+        Access::Removed => return Err(REMOVED.into()),
+    }
+    let count = positive(args.at(2))?;
+    let prefix = if args.count() > 3 { args.at(3) } else { b"key" };
+    let size = if args.count() > 4 { positive(args.at(4))? } else { 0 };
+    let size = usize::try_from(size).ok().filter(|&size| size <= PAYLOAD_SIZE_MAX);
+    let size = size.ok_or("ERR string exceeds maximum allowed size (512MB)")?;
+    // Redis's prefix ends where a byte is 0, and its keys have so many bytes.
+    let prefix = prefix.split(|&byte| byte == 0).next().unwrap_or_default();
+    let (db, size_of_one) = (context.session.db, prefix.len() + size.max(POPULATED_SIZE));
+    let size_of_all = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(size_of_one);
+    context.data.atomically(size_of_all, |data| {
+        for number in 0..count {
+            let mut key = [prefix, format!(":{number}").as_bytes()].concat();
+            key.truncate(POPULATED_KEY_SIZE_MAX);
+            if !data.contains(db, &key)? {
+                let mut value = format!("value:{number}").into_bytes();
+                value.resize(if size == 0 { value.len() } else { size }, 0);
+                data.put(db, &key, &value, None)?;
+            }
+        }
+        Ok(())
+    })?;
+    reply.ok();
+    Ok(())
+}
+
 fn error(_: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Outcome {
     Err(String::from_utf8_lossy(args.at(2)).into_owned().into())
 }
@@ -76,9 +139,9 @@ fn object(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
     let Some(value) = context.data.find(context.session.db, args.at(2))? else {
         return Err("ERR no such key".into());
     };
-    let (kind, size) = (value.of.kind.name(), value.payload.len());
+    let (encoding, size) = (encoding_of(&value), value.payload.len());
     reply.simple(&format!(
-        "Value at:0x0 refcount:1 encoding:{kind} serializedlength:{size} lru:0 lru_seconds_idle:0"
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{size} lru:0 lru_seconds_idle:0"
     ));
     Ok(())
 }
@@ -163,10 +226,16 @@ fn protocol(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
 
 fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
     let lines = [
+        "DIGEST",
+        "    Return a digest of all that is stored; that of Redis for the same data.",
+        "DIGEST-VALUE <key> [<key> ...]",
+        "    Return a digest of each value.",
         "ERROR <text>",
         "    Reply with an error of that text.",
         "OBJECT <key>",
-        "    Return the type and the stored size of a value.",
+        "    Return the encoding and the stored size of a value.",
+        "POPULATE <count> [<prefix> [<size>]]",
+        "    Put so many strings under <prefix>:<number> where nothing is; of <size> bytes, if that is given.",
         "PROTOCOL <type>",
         "    Reply with a value of a type of the protocol.",
         "RELOAD",

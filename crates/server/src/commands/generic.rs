@@ -8,7 +8,7 @@ use crate::dataset::Dataset;
 use crate::event_class::Classes;
 use crate::eviction::Rank;
 use crate::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
-use crate::format::{Kind, Spread};
+use crate::format::{Kind, Spread, Value};
 use crate::notify::{notify, notify_in};
 use crate::number::{DIGITS_MAX, parse_integer};
 use crate::reply::Reply;
@@ -199,33 +199,31 @@ fn move_to(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
 
 fn encoding(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     match context.data.find(context.session.db, args.at(2))? {
+        Some(value) => reply.bulk(encoding_of(&value).as_bytes()),
         None => reply.null(),
-        Some(value) if value.of.kind != Kind::String => {
-            let encoding = match (value.of.kind, value.of.is_wide) {
-                (Kind::List, _) => "quicklist",
-                (Kind::Stream, _) => "stream",
-                (Kind::Set, false) => "intset",
-                (Kind::SortedSet, true) => "skiplist",
-                (_, false) => "listpack",
-                (_, true) => "hashtable",
-            };
-            reply.bulk(encoding.as_bytes());
-        }
-        Some(value) => {
-            let payload = value.payload;
-            let encoding = if value.of.is_spread {
-                "raw"
-            } else if payload.len() <= DIGITS_MAX && payload.with(parse_integer).is_some() {
-                "int"
-            } else if payload.len() <= 44 {
-                "embstr"
-            } else {
-                "raw"
-            };
-            reply.bulk(encoding.as_bytes());
-        }
     }
     Ok(())
+}
+
+/// The encoding that Redis would have for a value.
+pub(super) fn encoding_of(value: &Value<'_>) -> &'static str {
+    let (of, payload) = (value.of, value.payload);
+    match (of.kind, of.is_wide) {
+        (Kind::String, _) if of.is_spread => "raw",
+        (Kind::String, _)
+            if payload.len() <= DIGITS_MAX && payload.with(parse_integer).is_some() =>
+        {
+            "int"
+        }
+        (Kind::String, _) if payload.len() <= 44 => "embstr",
+        (Kind::String, _) => "raw",
+        (Kind::List, _) => "quicklist",
+        (Kind::Stream, _) => "stream",
+        (Kind::Set, false) => "intset",
+        (Kind::SortedSet, true) => "skiplist",
+        (_, false) => "listpack",
+        (_, true) => "hashtable",
+    }
 }
 
 fn refcount(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

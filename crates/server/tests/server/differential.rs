@@ -53,6 +53,8 @@ impl Redis {
             "no",
             "--enable-protected-configs",
             "yes",
+            "--enable-debug-command",
+            "yes",
         ];
         let mut command = Command::new("redis-server");
         // SORT compares texts as the locale says.

@@ -12,6 +12,7 @@ mod commands;
 mod connections;
 mod databases;
 mod differential;
+mod digests;
 mod dump;
 mod earlier_layouts;
 mod eviction;

@@ -26,6 +26,8 @@ use crate::tls::{ClientCertificates, TlsConfig};
 const UNPROTECTED: &str =
     "the server listens beyond loopback: it needs a password while protected-mode is yes";
 
+const IMMUTABLE: &str = "can't set immutable config";
+
 /// How many bytes may wait for a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutputLimit {
@@ -285,6 +287,10 @@ impl Settings {
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         if let Some((name, _)) = pairs.iter().find(|(name, _)| find(name).is_none()) {
             let name = shown(name);
+            // They change by REPLICAOF only.
+            if ["replicaof", "slaveof"].iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+                return Err(failed(&name, IMMUTABLE));
+            }
             return Err(format!(
                 "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
             ));
@@ -374,15 +380,18 @@ impl Settings {
         let text = String::from_utf8_lossy(value);
         match PARAMETERS[index].2 {
             Kind::Fixed if value == self.values[index] => Ok(value.to_vec()),
-            Kind::Fixed => Err("can't set immutable config".to_owned()),
+            Kind::Fixed => Err(IMMUTABLE.to_owned()),
             Kind::Text | Kind::Alias => Ok(value.to_vec()),
             Kind::Word(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(&text)) {
                 Some(word) => Ok(word.as_bytes().to_vec()),
-                None => {
-                    let words = words.join(", ");
-                    Err(format!("argument(s) must be one of the following: {words}"))
-                }
+                None => Err(none_of(words)),
             },
+            Kind::Shutdown => check_shutdown(&text),
+            Kind::Default(_) if text.eq_ignore_ascii_case(PARAMETERS[index].1) => {
+                Ok(PARAMETERS[index].1.as_bytes().to_vec())
+            }
+            Kind::Default(reason) => Err(reason.to_owned()),
+            Kind::Scores => check_scores(&text),
             Kind::Percentiles => check_percentiles(&text),
             Kind::SavePoints => check_save_points(&text),
             Kind::Events => match Classes::parse(&text) {
@@ -468,6 +477,11 @@ impl Settings {
         self.number("replica-priority")
     }
 
+    /// Sentinel shows the replica to its clients.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.value("replica-announced") == b"yes"
+    }
+
     fn value(&self, name: &str) -> &[u8] {
         find(name.as_bytes()).map_or(b"", |index| &self.values[index])
     }
@@ -542,6 +556,40 @@ fn out_of_range(low: i64, high: i64) -> String {
     format!("argument must be between {low} and {high} inclusive")
 }
 
+fn none_of(words: &[&str]) -> String {
+    format!("argument(s) must be one of the following: {}", words.join(", "))
+}
+
+/// Options of SHUTDOWN as they are to be kept: in this order, `default` only where it stands alone.
+fn check_shutdown(text: &str) -> Result<Vec<u8>, String> {
+    const OPTIONS: [&str; 5] = ["default", "save", "nosave", "now", "force"];
+    let mut chosen = [false; OPTIONS.len()];
+    for word in text.split(' ') {
+        let at = OPTIONS.iter().position(|option| option.eq_ignore_ascii_case(word));
+        chosen[at.ok_or_else(|| none_of(&OPTIONS))?] = true;
+    }
+    if chosen[1] && chosen[2] {
+        return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".to_owned());
+    }
+    chosen[0] = !chosen[1..].contains(&true);
+    let kept = OPTIONS.iter().zip(chosen).filter(|(_, is_chosen)| *is_chosen);
+    Ok(kept.map(|(option, _)| *option).collect::<Vec<_>>().join(" ").into_bytes())
+}
+
+/// Scores of the system's choice of what to kill.
+fn check_scores(text: &str) -> Result<Vec<u8>, String> {
+    let words: Vec<&str> = text.split(' ').collect();
+    if words.len() != 3 {
+        return Err("wrong number of arguments".to_owned());
+    }
+    let is_score =
+        |word: &&str| parse_integer(word.as_bytes()).is_some_and(|n| (-2000..=2000).contains(&n));
+    if !words.iter().all(is_score) {
+        return Err("Invalid oom-score-adj-values, elements must be between -2000 and 2000.".into());
+    }
+    Ok(text.as_bytes().to_vec())
+}
+
 /// The limits as they are to be kept. That of replicas is for servers of Redis: what others are sent waits in the store.
 fn check_output_limits(now: &str, wanted: &str) -> Result<Vec<u8>, String> {
     let mut kept: Vec<String> = now.split(' ').map(str::to_owned).collect();
@@ -580,10 +628,12 @@ fn check_percentiles(text: &str) -> Result<Vec<u8>, String> {
         match word.parse::<f64>() {
             Ok(number) if (0.0..=100.0).contains(&number) => {}
             Ok(_) => {
-                return Err("latency-tracking-info-percentiles values should be between 0 and 100"
-                    .to_owned());
+                return Err(
+                    "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+                        .to_owned(),
+                );
             }
-            Err(_) => return Err("latency-tracking-info-percentiles values are invalid".to_owned()),
+            Err(_) => return Err("Invalid latency-tracking-info-percentiles parameters".to_owned()),
         }
     }
     Ok(words.join(" ").into_bytes())
@@ -628,4 +678,36 @@ fn parse_size(text: &str) -> Option<i64> {
         _ => return None,
     };
     text[..split].parse::<i64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_default_is_a_value_that_its_parameter_takes() {
+        let settings = Settings::new(&Config::default(), 6379);
+        for (at, (name, ..)) in PARAMETERS.iter().enumerate() {
+            let value = &settings.values[resolved(at)];
+            assert_eq!(settings.check(resolved(at), value).as_ref(), Ok(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_promise_that_is_not_kept_is_refused() {
+        let mut settings = Settings::new(&Config::default(), 6379);
+        for (name, value) in [
+            ("tls-ciphers", "HIGH"),
+            ("tls-protocols", "TLSv1.3"),
+            ("tls-client-cert-file", "a.crt"),
+            ("tls-cluster", "yes"),
+            ("bind-source-addr", "127.0.0.1"),
+        ] {
+            let refused = settings.set(&[(name.as_bytes(), value.as_bytes())]).unwrap_err();
+            let expected = format!("(possibly related to argument '{name}') - ");
+            assert!(refused.contains(&expected), "{refused}");
+            let default = PARAMETERS[find(name.as_bytes()).unwrap()].1.to_owned();
+            assert_eq!(settings.set(&[(name.as_bytes(), default.as_bytes())]), Ok(()), "{name}");
+        }
+    }
 }

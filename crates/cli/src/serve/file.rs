@@ -47,7 +47,6 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("proc-title-template", "the title stays"),
     ("rdb-del-sync-files", "a replica writes no such file"),
     ("rdb-save-incremental-fsync", "no RDB file is written"),
-    ("repl-backlog-ttl", "see repl-retain-seconds"),
     ("repl-disable-tcp-nodelay", "changes leave at once"),
     ("repl-diskless-load", "a replica writes no such file"),
     ("repl-diskless-sync", "a full synchronisation always goes from a snapshot to the socket"),
@@ -61,8 +60,6 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("syslog-enabled", "systemd and others take what is printed"),
     ("syslog-facility", "systemd and others take what is printed"),
     ("syslog-ident", "systemd and others take what is printed"),
-    ("tls-client-cert-file", "connections to a primary are not encrypted"),
-    ("tls-client-key-file", "connections to a primary are not encrypted"),
     ("tls-dh-params-file", "keys are exchanged by elliptic curves"),
     ("tls-prefer-server-ciphers", "all ciphers that are offered are safe"),
     ("tls-session-cache-size", "rustls chooses it"),
@@ -74,11 +71,6 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
 const REFUSED: &[(&str, &str)] = &[
     ("loadmodule", "there are no modules: remove the line"),
     ("rename-command", "commands keep their names: take them from a user with ACL SETUSER"),
-    ("tls-ca-cert-dir", "write the authorities into one file, and name it with tls-ca-cert-file"),
-    ("tls-ciphers", "the ciphers are those that rustls holds to be safe: remove the line"),
-    ("tls-ciphersuites", "the ciphers are those that rustls holds to be safe: remove the line"),
-    ("tls-key-file-pass", "decrypt the key with openssl, and protect the file: remove the line"),
-    ("tls-protocols", "TLS 1.2 and 1.3 are spoken: remove the line"),
 ];
 
 /// Reads a configuration file, and the command line once more: with the file's options before its own.
@@ -112,7 +104,13 @@ pub(super) fn read<Args: clap::Args>(path: &Path) -> anyhow::Result<(Args, Chose
             }
             Ok(Taken::Parameter) if directive.name == "user" => chosen.users.push(directive),
             Ok(Taken::Parameter) => chosen.directives.push(directive),
-            Ok(Taken::WithoutEffect(why)) => note(&directive, &why),
+            Ok(Taken::WithoutEffect(why)) => {
+                note(&directive, &why);
+                // CONFIG GET shows it, and CONFIG REWRITE leaves it.
+                if Parameter::of(&directive.name) == Some(Parameter::Settable) {
+                    chosen.directives.push(directive);
+                }
+            }
             Err(what) => wrong.push(directive.wrong(what).to_string()),
         }
     }
@@ -179,14 +177,6 @@ fn take(
                 _ => return Err("it is always, everysec or no".to_owned()),
             };
             return Ok(Taken::Options(vec!["--sync".into(), sync.into()]));
-        }
-        "client-output-buffer-limit"
-            if ["slave ", "replica "]
-                .iter()
-                .any(|class| text.to_ascii_lowercase().starts_with(class)) =>
-        {
-            let reason = "what replicas are sent waits in the store, not in a buffer";
-            return Ok(Taken::WithoutEffect(reason.to_owned()));
         }
         "appendonly" => {
             yes(&text)?;

@@ -47,10 +47,14 @@ rdbchecksum yes
 dbfilename dump.rdb
 rdb-del-sync-files no
 replica-serve-stale-data yes
-replica-read-only yes
+slave-read-only yes
+slave-priority 70
+crash-log-enabled no
+shutdown-on-sigterm nosave now
+tls-ciphers ""
 repl-diskless-sync yes
 repl-disable-tcp-nodelay no
-replica-priority 100
+replica-lazy-flush yes
 maxmemory 100mb
 acllog-max-len 128
 lazyfree-lazy-eviction no
@@ -68,6 +72,7 @@ save 3600 1 300 100
 save 60 10000
 hz 10
 client-output-buffer-limit normal 0 0 0
+client-output-buffer-limit replica 128mb 64mb 60
 client-output-buffer-limit pubsub 16mb 8mb 60
 jemalloc-bg-thread yes
 requirepass "a b"
@@ -92,8 +97,14 @@ fn redis_s_own_file_is_obeyed_where_both_have_the_directive() {
         ("save", "3600 1 300 100 60 10000"),
         (
             "client-output-buffer-limit",
-            "normal 0 0 0 slave 268435456 67108864 60 pubsub 16777216 8388608 60",
+            "normal 0 0 0 slave 134217728 67108864 60 pubsub 16777216 8388608 60",
         ),
+        ("slave-priority", "70"),
+        ("replica-priority", "70"),
+        // They have no effect, and are shown.
+        ("crash-log-enabled", "no"),
+        ("slave-lazy-flush", "yes"),
+        ("shutdown-on-sigterm", "nosave now"),
         // The command line goes before the file.
         ("maxclients", "77"),
     ];
@@ -118,6 +129,9 @@ fn a_directive_that_cannot_be_obeyed_is_an_error_with_its_place() {
         ("cluster-enabled yes", "there is no cluster"),
         ("maxclients many", "invalid value 'many'"),
         ("hash-max-listpack-entries x", "argument couldn't be parsed into an integer"),
+        ("tls-ciphers HIGH", "the ciphers are those that rustls holds to be safe"),
+        ("tls-client-cert-file a.crt", "a primary is shown the certificate of tls-cert-file"),
+        ("slave-priority x", "argument couldn't be parsed into an integer"),
         ("protected-mode perhaps", "it is yes or no"),
         ("bind host.example", "is no IP address"),
         ("logfile \"x", "quotes are not balanced"),

@@ -272,7 +272,8 @@ pub(super) fn info(context: &Context<'_, '_>, text: &mut String) {
         }
         put(format_args!("slave_priority:{}", shared.settings.replica_priority()));
         put(format_args!("slave_read_only:1"));
-        put(format_args!("replica_announced:1"));
+        let is_announced = shared.settings.is_announced();
+        put(format_args!("replica_announced:{}", u8::from(is_announced)));
         put(format_args!("tembo_full_syncs:{}", following.full_syncs));
         if let Some(lost) = &following.lost {
             put(format_args!("tembo_link_error:{lost}"));

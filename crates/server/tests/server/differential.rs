@@ -399,3 +399,51 @@ fn texts() {
         assert!(theirs.is_closed() && ours.is_closed());
     }
 }
+
+/// Parameters of which one server takes other values than the other: docs/redis-differences.md.
+const OTHER_VALUES: &[&str] = &[
+    "activedefrag",
+    "appendfsync",
+    "appendonly",
+    "bind",
+    "bind-source-addr",
+    "dbfilename",
+    "dir",
+    "maxmemory-samples",
+    "port",
+    "replica-read-only",
+    "slave-read-only",
+    "tls-ca-cert-dir",
+    "tls-ciphers",
+    "tls-ciphersuites",
+    "tls-client-cert-file",
+    "tls-client-key-file",
+    "tls-client-key-file-pass",
+    "tls-cluster",
+    "tls-key-file-pass",
+    "tls-port",
+    "tls-protocols",
+];
+
+#[test]
+fn parameters() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), tembo.client());
+    let names = theirs.call("CONFIG GET *");
+    let names: Vec<&str> = names.lines().filter(|line| !line.starts_with('$')).collect();
+    let mut differences = String::new();
+    for pair in names[1..].chunks(2).filter(|pair| !OTHER_VALUES.contains(&pair[0])) {
+        let (name, default) = (pair[0], pair.get(1).copied().unwrap_or_default());
+        for value in [default, "xx", "-1"] {
+            let words = [b"CONFIG", b"SET".as_slice(), name.as_bytes(), value.as_bytes()];
+            let (theirs, ours) = (theirs.call_args(&words), ours.call_args(&words));
+            // The value that a fixed one has is taken.
+            let is_same = theirs.contains("can't set immutable config") && ours == "+OK\r\n";
+            if theirs != ours && !(is_same && value == default) {
+                differences += &format!("{name} {value}\n    redis {theirs}    tembo {ours}");
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{differences}");
+}

@@ -126,6 +126,7 @@ fn serve_one(
         && let Read::Some(count) = connection.read()
     {
         context.shared.stats.input_bytes += count as u64;
+        context.shared.stats.reads += 1;
         connection.session.active_ms = context.shared.clock.steady_ms;
         connection.session.input = connection.input_buffer();
     }

@@ -102,6 +102,7 @@ pub(crate) fn commit(
         shared.save_ok = store.save_snapshot("save").is_ok();
         if shared.save_ok {
             shared.saved_s = shared.clock.wall_s();
+            shared.stats.saves += 1;
             shared.stats.changes = 0;
         }
     }

@@ -273,6 +273,7 @@ impl<'s> Turns<'s> {
             }
             Read::Some(count) => {
                 self.shared.stats.input_bytes += count as u64;
+                self.shared.stats.reads += 1;
                 connection.session.active_ms = self.shared.clock.steady_ms;
                 connection.session.input = connection.input_buffer();
                 if connection.has_ciphertext() {
@@ -619,6 +620,7 @@ impl<'s> Turns<'s> {
             return self.end(token, connection);
         }
         let waiting = connection.waiting();
+        self.shared.stats.writes += u64::from(before > 0);
         self.shared.stats.output_bytes += before.saturating_sub(waiting) as u64;
         if waiting == 0 {
             connection.sent_ms = None;

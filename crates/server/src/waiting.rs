@@ -67,6 +67,11 @@ impl Waiting {
         self.count
     }
 
+    /// How many of them wait until a time.
+    pub(crate) fn count_until(&self) -> usize {
+        self.deadlines.len()
+    }
+
     /// A client begins to wait.
     pub(crate) fn add(&mut self, token: Token, wait: &Wait) {
         for key in &wait.keys {

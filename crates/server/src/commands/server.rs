@@ -48,6 +48,7 @@ fn save(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     context.shared.saved_s = context.shared.clock.wall_s();
     context.shared.stats.changes = 0;
     reply.ok();
+    context.shared.stats.saves += 1;
     Ok(())
 }
 

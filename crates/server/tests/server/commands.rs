@@ -130,6 +130,8 @@ fn info_has_what_clients_read() {
         assert!(info.contains(field), "{field} in {info}");
     }
     assert!(!client.call("INFO server").contains("# Stats"));
+    client.call("SAVE");
+    assert!(client.call("INFO persistence").contains("\r\nrdb_saves:1\r\n"));
     client.call("MULTI");
     client.call("SET b 1");
     client.call("INFO persistence");

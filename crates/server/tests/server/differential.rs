@@ -447,3 +447,46 @@ fn parameters() {
     }
     assert!(differences.is_empty(), "{differences}");
 }
+
+/// Fields of INFO of what is not here, or is not counted: docs/redis-differences.md.
+const OTHER_FIELDS: &[&str] = &[
+    "allocator_active",
+    "allocator_allocated",
+    "allocator_frag_bytes",
+    "allocator_frag_ratio",
+    "allocator_resident",
+    "allocator_rss_bytes",
+    "allocator_rss_ratio",
+    "dump_payload_sanitizations",
+    "expire_cycle_cpu_milliseconds",
+    "instantaneous_input_repl_kbps",
+    "instantaneous_output_repl_kbps",
+    "migrate_cached_sockets",
+    "reply_buffer_expands",
+    "reply_buffer_shrinks",
+    "sync_partial_err",
+    "total_net_repl_input_bytes",
+    "total_net_repl_output_bytes",
+    "used_memory_dataset_perc",
+    "used_memory_functions",
+    "used_memory_scripts",
+    "used_memory_scripts_human",
+    "used_memory_startup",
+];
+
+#[test]
+fn fields_of_info() {
+    let Some(redis) = Redis::start() else { return };
+    let tembo = Running::start();
+    let fields = |client: &mut Client| -> Vec<String> {
+        let text = client.call("INFO");
+        let names = text.lines().filter_map(|line| line.split_once(':'));
+        names.map(|(name, _)| name.to_owned()).collect()
+    };
+    let ours = fields(&mut tembo.client());
+    let theirs = fields(&mut Client::connect(redis.address));
+    let is_missing =
+        |name: &&String| !ours.contains(name) && !OTHER_FIELDS.contains(&name.as_str());
+    let missing: Vec<&String> = theirs.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

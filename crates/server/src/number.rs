@@ -31,7 +31,18 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses an unsigned decimal number, leading zeros allowed, as a scan cursor is.
+/// Parses a scan cursor, as C's `strtoul` does: one with a sign too, which counts down from the end of 64 bits. An empty
+/// one is 0.
+pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
+    match text {
+        [] => Some(0),
+        [b'+', digits @ ..] => parse_unsigned(digits),
+        [b'-', digits @ ..] => parse_unsigned(digits).map(u64::wrapping_neg),
+        digits => parse_unsigned(digits),
+    }
+}
+
+/// Parses an unsigned decimal number, leading zeros allowed.
 pub(crate) fn parse_unsigned(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > DIGITS_MAX {
         return None;
@@ -123,8 +134,22 @@ mod tests {
 
     #[test]
     fn cursors() {
-        assert_eq!(parse_unsigned(b"007"), Some(7));
-        assert_eq!(parse_unsigned(b"18446744073709551616"), None);
         assert_eq!(parse_unsigned(b"-1"), None);
+        for (text, cursor) in [
+            ("", Some(0)),
+            ("007", Some(7)),
+            ("+7", Some(7)),
+            ("-1", Some(u64::MAX)),
+            ("-18446744073709551615", Some(1)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("-18446744073709551616", None),
+            ("-", None),
+            ("+-1", None),
+            (" 1", None),
+            ("1x", None),
+        ] {
+            assert_eq!(parse_cursor(text.as_bytes()), cursor, "{text}");
+        }
     }
 }

@@ -227,7 +227,24 @@ pub(super) fn encoding_of(value: &Value<'_>) -> &'static str {
 }
 
 fn refcount(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    number_if_there(context, args, reply, 1)
+    // Redis has one object for each of these numbers, but where it notes the uses of each key.
+    const SHARED: std::ops::Range<i64> = 0..10_000;
+    let settings = &context.shared.settings;
+    let notes_uses = settings.maxmemory > 0
+        && settings
+            .eviction
+            .is_some_and(|policy| matches!(policy.rank, Rank::LeastRecent | Rank::LeastFrequent));
+    match context.data.find(context.session.db, args.at(2))? {
+        None => reply.null(),
+        Some(value) => {
+            let is_text = value.of.kind == Kind::String && !value.of.is_spread;
+            let is_short = is_text && value.payload.len() <= DIGITS_MAX;
+            let number = is_short.then(|| value.payload.with(parse_integer)).flatten();
+            let is_shared = !notes_uses && number.is_some_and(|number| SHARED.contains(&number));
+            reply.integer(if is_shared { i64::from(i32::MAX) } else { 1 });
+        }
+    }
+    Ok(())
 }
 
 fn idletime(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

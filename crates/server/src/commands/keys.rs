@@ -10,7 +10,7 @@ use crate::commands::scan::{Page, ScanOptions};
 use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::key_search::{KeySearch, VISITED_AT_ONCE};
-use crate::number::parse_unsigned;
+use crate::number::parse_cursor;
 use crate::put_off::PutOff;
 use crate::random_place::random_place;
 use crate::reply::Reply;
@@ -43,7 +43,7 @@ fn keys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
 }
 
 fn scan(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let cursor = parse_unsigned(args.at(1)).ok_or("ERR invalid cursor")?;
+    let cursor = parse_cursor(args.at(1)).ok_or("ERR invalid cursor")?;
     let options = ScanOptions::parse(args, 2, true)?;
     let prefix = glob::literal_prefix(options.pattern);
     // Keys before the pattern's literal prefix need no visit.

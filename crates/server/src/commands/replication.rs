@@ -167,6 +167,12 @@ fn wanted(count: &[u8], timeout: &[u8], durably: bool) -> Result<Wanted, Failure
     })
 }
 
+const WAIT_ON_REPLICA: &str = "ERR WAIT cannot be used with replica instances. Please also note that since Redis \
+    4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are \
+    not propagated.";
+const WAITAOF_ON_REPLICA: &str = "ERR WAITAOF cannot be used with replica instances. Please also note that writes to \
+    replicas are just local and are not propagated.";
+
 /// How many replicas hold all that was written before; `None`: the client waits for more.
 fn count_or_wait(
     context: &mut Context<'_, '_>,
@@ -174,8 +180,7 @@ fn count_or_wait(
     wanted: &Wanted,
 ) -> Result<Option<usize>, Failure> {
     if context.shared.replication.following().is_some() {
-        let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
-        return Err(format!("ERR {name} cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.").into());
+        return Err(if args.is(0, "WAITAOF") { WAITAOF_ON_REPLICA } else { WAIT_ON_REPLICA }.into());
     }
     let (session, shared) = (&mut *context.session, &mut *context.shared);
     if session.served.is_some() {

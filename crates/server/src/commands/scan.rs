@@ -7,7 +7,7 @@ use crate::commands::argument::integer;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::format::Kind;
 use crate::glob;
-use crate::number::{Decimal, parse_unsigned};
+use crate::number::{Decimal, parse_cursor};
 use crate::reply::Reply;
 use crate::shared::Shared;
 
@@ -112,7 +112,7 @@ pub(super) fn scan_collection<F: Family>(
     reply: &mut Reply,
     visit: impl FnOnce(&mut Collection<'_, '_, F>, Option<&[u8]>, &mut Page<'_>) -> Outcome,
 ) -> Outcome {
-    let cursor = parse_unsigned(args.at(2)).ok_or("ERR invalid cursor")?;
+    let cursor = parse_cursor(args.at(2)).ok_or("ERR invalid cursor")?;
     let mut collection = Collection::open(context.data, (context.session.db, args.at(1)))?;
     if collection.count() == 0 {
         reply_page(context.shared, None, (0, &Reply::new(usize::MAX)), reply);

@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, FAST, NO_MULTI, SAVE, WRITE};
+use crate::commands::argument::integer;
 use crate::failure::{Failure, Outcome, READ_ONLY, SYNTAX};
 use crate::reply::Reply;
 
@@ -47,8 +48,8 @@ fn save(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     store.save_snapshot("save").map_err(Failure::Store)?;
     context.shared.saved_s = context.shared.clock.wall_s();
     context.shared.stats.changes = 0;
-    reply.ok();
     context.shared.stats.saves += 1;
+    reply.ok();
     Ok(())
 }
 
@@ -105,8 +106,8 @@ fn time(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
     Ok(())
 }
 
-/// An elephant, and the version.
-fn lolwut(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+/// An elephant, and the version. It is the same for each that is asked for.
+fn lolwut(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     const ELEPHANT: &str = r"
      __     __
     /  \~~~/  \    (
@@ -115,6 +116,9 @@ fn lolwut(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
       |)   |
       |_| |_|
 ";
+    if args.count() > 2 && args.is(1, "VERSION") {
+        integer(args.at(2))?;
+    }
     let version = env!("CARGO_PKG_VERSION");
     reply.verbatim(format!("{ELEPHANT}\nTembo ver. {version}\n").as_bytes());
     Ok(())

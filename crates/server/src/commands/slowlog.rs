@@ -2,9 +2,9 @@
 
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context};
-use crate::commands::argument::integer;
 use crate::commands::help::help_lines;
 use crate::failure::Outcome;
+use crate::number::parse_integer;
 use crate::reply::Reply;
 
 /// The family.
@@ -23,12 +23,17 @@ const SHOWN: i64 = 10;
 fn get(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let count = match args.count() {
         2 => SHOWN,
-        3 => integer(args.at(2))?,
-        _ => return Err("ERR wrong number of arguments for 'slowlog|get' command".into()),
+        3 => parse_integer(args.at(2))
+            .filter(|count| *count >= -1)
+            .ok_or("ERR count should be greater than or equal to -1")?,
+        _ => {
+            let name = String::from_utf8_lossy(args.at(1)).into_owned();
+            return Err(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try SLOWLOG HELP."
+            )
+            .into());
+        }
     };
-    if count < -1 {
-        return Err("ERR count should be greater than or equal to -1".into());
-    }
     let log = &context.shared.observed.slow;
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(log.iter().len());
     reply.array(count);

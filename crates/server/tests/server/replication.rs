@@ -207,7 +207,17 @@ fn wait_counts_the_replicas_that_hold_it_durably() {
     to_primary.call("MULTI");
     to_primary.call("WAIT 1 0");
     assert_eq!(to_primary.call("EXEC"), "*1\r\n:1\r\n");
-    assert!(to_replica.call("WAIT 1 0").starts_with("-ERR WAIT cannot be used with replica"));
+    let refused = to_replica.call("WAIT 1 0");
+    let expected = "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica \
+                    is configured to be writable (which is not the default) writes to replicas are just local and are \
+                    not propagated.\r\n";
+    assert_eq!(refused, expected);
+    assert!(
+        to_replica.call("WAITAOF 0 1 0").starts_with("-ERR WAITAOF cannot be used with replica")
+    );
+    assert!(to_replica.call("INFO replication").contains("\r\nreplica_announced:1\r\n"));
+    to_replica.call("CONFIG SET replica-announced no");
+    assert!(to_replica.call("INFO replication").contains("\r\nreplica_announced:0\r\n"));
     // A client that waits without end is let go by CLIENT UNBLOCK, and its next wait is for a key.
     let mut waiting = primary.client();
     let id = waiting.call("CLIENT ID");

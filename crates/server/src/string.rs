@@ -48,6 +48,6 @@ pub(crate) fn write_string(
 
 /// The sum, if a string may be so long.
 fn check_size(size: usize, more: usize) -> Result<usize, Failure> {
-    let size = size.checked_add(more).unwrap_or(usize::MAX);
+    let size = size.saturating_add(more);
     check_string(size).map(|()| size)
 }

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::memory::resident_bytes;
 use crate::reply::Reply;
 
-/// Elements of a large collection that MEMORY USAGE looks at unless it is told.
+/// Elements of a large collection that MEMORY USAGE looks at without SAMPLES.
 const SAMPLES: u64 = 5;
 
 /// The family.

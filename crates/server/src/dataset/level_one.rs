@@ -292,7 +292,7 @@ mod tests {
 
     /// The interval of a set that starts with a key of level 2, which those divisible by 50 are.
     fn counted(members: &BTreeSet<u32>, start: u32) -> Interval {
-        let is_start = |member: u32| member % 50 == 0;
+        let is_start = |member: u32| member.is_multiple_of(50);
         let key = |member: u32| member.to_be_bytes();
         let mut counted = match members.contains(&start) && is_start(start) {
             true => Interval::new(&key(start)),
@@ -308,7 +308,7 @@ mod tests {
         counted
     }
 
-    /// As a sorted set does it: counts what is asked for and not held, and tells of all changes.
+    /// As a sorted set does it: what is asked for and not held is counted, and each change is passed on.
     #[test]
     fn what_is_held_is_what_the_members_are() {
         let mut held = LevelOne::default();

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use tembo_kv::{Error, Exclusive};
 
-use crate::dataset::Dataset;
 use crate::dataset::elements::Elements;
 use crate::failure::Failure;
-use crate::format::{Kind, PAYLOAD_SIZE_MAX, PIECE_SIZE, Part, Spread, Type};
+use crate::format::{PAYLOAD_SIZE_MAX, PIECE_SIZE, Part};
 
 /// A string of so many bytes is laid down in pieces. A smaller one is copied in a few milliseconds.
 pub(crate) const LARGE_STRING_SIZE: usize = 4 << 20;
@@ -19,35 +18,6 @@ pub(crate) fn check_string(size: usize) -> Result<(), Failure> {
         return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into());
     }
     Ok(())
-}
-
-impl Dataset<'_> {
-    /// Puts a large string under `key`.
-    pub(super) fn put_large(
-        &mut self,
-        (db, key): (usize, &[u8]),
-        payload: &[u8],
-        expiry_ms: Option<u64>,
-    ) -> Result<(), Failure> {
-        check_string(payload.len())?;
-        self.atomically(payload.len(), |data| {
-            let id = data.new_id(db)?;
-            data.write_pieces((db, id), 0, payload)?;
-            data.put_pieces((db, key), (id, payload.len()), expiry_ms)
-        })
-    }
-
-    /// Puts the value that names the pieces of a string.
-    pub(crate) fn put_pieces(
-        &mut self,
-        (db, key): (usize, &[u8]),
-        (id, len): (u64, usize),
-        expiry_ms: Option<u64>,
-    ) -> Result<(), Failure> {
-        check_string(len)?;
-        let spread = Spread { id, count: len as u64, first: 0 };
-        self.put_value((db, key), Type::LARGE_STRING, &spread.encode(Kind::String), expiry_ms)
-    }
 }
 
 /// Writes bytes from an offset on, into the pieces of a database and id.

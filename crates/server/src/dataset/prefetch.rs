@@ -3,58 +3,20 @@
 
 use tembo_kv::Direction;
 
+use crate::dataset::element_keys::{ElementKeys, KEYS_MAX};
 use crate::dataset::{Dataset, check_key};
 use crate::failure::Failure;
 use crate::float::parse_double;
 use crate::format::{Kind, Part, Value, element_prefix, score_order};
 use crate::peek::LikelyKeys;
 
-/// Keys that are asked for together.
-const PREFETCHED_MAX: usize = 16;
+/// Keys that are asked for together. Of a member of a sorted set these are two.
+const PREFETCHED_MAX: usize = KEYS_MAX / 2;
 /// Of a command with longer keys none is asked for.
 const SIZE_MAX: usize = 512;
 
 /// Bytes of a score before the member, in the order of scores.
 const SCORE_SIZE: usize = size_of::<f64>();
-
-/// Keys of elements, one behind the other.
-#[derive(Default)]
-pub(super) struct ElementKeys {
-    bytes: Vec<u8>,
-    ends: [usize; 2 * PREFETCHED_MAX],
-    count: usize,
-}
-
-impl ElementKeys {
-    /// None yet, in the same memory.
-    fn begin(&mut self) -> ElementKeys {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.clear();
-        ElementKeys { bytes, ..ElementKeys::default() }
-    }
-
-    /// Adds the key of these parts, if there is room.
-    fn push(&mut self, parts: &[&[u8]]) {
-        if let Some(end) = self.ends.get_mut(self.count) {
-            parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
-            *end = self.bytes.len();
-            self.count += 1;
-        }
-    }
-
-    /// The keys, and empty ones behind them.
-    fn slices(&self) -> [&[u8]; 2 * PREFETCHED_MAX] {
-        let mut from = 0;
-        let mut left = self.count;
-        self.ends.map(|end| {
-            if left == 0 {
-                return &[][..];
-            }
-            left -= 1;
-            &self.bytes[std::mem::replace(&mut from, end)..end]
-        })
-    }
-}
 
 impl Dataset<'_> {
     /// Lets the store know that these keys will soon be used, in this order.
@@ -98,10 +60,10 @@ impl Dataset<'_> {
 
     fn prefetch_keys(&mut self, db: usize, keys: ElementKeys) {
         let space = self.spaces.elements[db];
-        if keys.count > 1
+        if keys.count() > 1
             && let Ok((transaction, _)) = self.begin_early()
         {
-            transaction.prefetch(space, &keys.slices()[..keys.count]);
+            transaction.prefetch(space, &keys.slices()[..keys.count()]);
         }
         self.prefetched_keys = keys;
     }

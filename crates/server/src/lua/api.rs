@@ -120,13 +120,8 @@ fn outside(name: &str) -> mlua::Error {
     reply(format!("ERR {name} can only be called inside a script invocation"))
 }
 
-/// The table `redis`, but for `call`, which each script gets anew. `is_command` says whether there is a command of these words.
-pub(super) fn library(
-    lua: &Lua,
-    state: &Rc<State>,
-    is_command: fn(Args<'_>) -> bool,
-) -> Result<Table> {
-    let redis = lua.create_table()?;
+/// `redis.call` outside of a script, and `redis.pcall` of all of them.
+fn add_calls(lua: &Lua, redis: &Table, state: &Rc<State>) -> Result<()> {
     let call =
         lua.create_function(|_, _: MultiValue| -> Result<()> { Err(outside("redis.call/pcall")) })?;
     redis.raw_set("call", call)?;
@@ -138,7 +133,17 @@ pub(super) fn library(
         args.push_front(Value::LightUserData(protected()));
         own.raw_get::<Function>("call")?.call::<Value>(args)
     };
-    redis.raw_set("pcall", lua.create_function(protected_call)?)?;
+    redis.raw_set("pcall", lua.create_function(protected_call)?)
+}
+
+/// The table `redis`, but for `call`, which each script gets anew. `is_command` says whether there is a command of these words.
+pub(super) fn library(
+    lua: &Lua,
+    state: &Rc<State>,
+    is_command: fn(Args<'_>) -> bool,
+) -> Result<Table> {
+    let redis = lua.create_table()?;
+    add_calls(lua, &redis, state)?;
     add_replies(lua, &redis)?;
     add_log(lua, &redis)?;
     let of = state.clone();

@@ -1,13 +1,11 @@
 //! A state of Lua, and scripts executed in it.
 
 use std::cell::RefCell;
-use std::ffi::c_int;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
-use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 
 use crate::args::Args;
@@ -21,10 +19,8 @@ use crate::lua::{bits, json, message_pack, packed, source};
 const INSTRUCTIONS: u32 = 100_000;
 /// How long a library may take to register its functions.
 const LOAD_TIME: Duration = Duration::from_millis(500);
-/// Scripts after which is decided anew how much garbage may be before it is collected: ...
-const SCRIPTS_PER_LOOK: u64 = 50;
-/// ... so many bytes, or as many as the rest takes.
-const GARBAGE_MAX: usize = 1 << 20;
+/// Scripts between two steps of the collection of garbage. Redis's tests want little of it.
+const SCRIPTS_PER_STEP: u64 = 50;
 /// What a script gets from the server while it is executed.
 pub(crate) trait Host {
     /// Executes a command and appends its reply; an error is the text of an error reply with its code. `resp3`: in which
@@ -241,24 +237,16 @@ impl Engine {
         })
     }
 
-    /// After a script: nothing of it is left in the globals that it has seen.
+    /// After a script: nothing of it is left in the globals that it has seen, and some garbage is collected.
     fn clean(&self) -> mlua::Result<()> {
         if !self.shown_globals.is_empty() {
             self.shown_globals.clear()?;
         }
-        if self.scripts.get().is_multiple_of(SCRIPTS_PER_LOOK) {
-            self.allow_garbage();
-        }
         self.scripts.set(self.scripts.get() + 1);
+        if self.scripts.get().is_multiple_of(SCRIPTS_PER_STEP) {
+            self.lua.gc_step()?;
+        }
         Ok(())
-    }
-
-    /// Has garbage collected when there is so much that a collection, which looks at all that is there, is worth it.
-    fn allow_garbage(&self) {
-        let used = self.lua.used_memory().max(1);
-        let percent = 100 + (100 * GARBAGE_MAX / used).clamp(100, 10_000) as c_int;
-        let params = GcIncParams::default().pause(percent);
-        self.lua.gc_set_mode(GcMode::Incremental(params));
     }
 
     /// `redis.call`, and what others ask through it.

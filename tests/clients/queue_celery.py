@@ -24,10 +24,13 @@ app.conf.update(
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
-    broker_transport_options={"visibility_timeout": 2, "unacked_restore_limit": 10000},
+    # A worker that is killed while it gives jobs back holds a lock so long: five minutes unless it is set.
+    broker_transport_options={"visibility_timeout": 2, "unacked_restore_limit": 10000, "unacked_mutex_expire": 2},
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     worker_hijack_root_logger=False,
+    # What this prints is for the one that runs it, not for a log.
+    worker_redirect_stdouts=False,
 )
 store = redis.Redis(port=PORT)
 

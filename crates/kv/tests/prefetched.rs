@@ -30,16 +30,17 @@ fn prefetched_keys_of_several_keyspaces_are_read_and_written_as_others() {
             (0..KEYSPACES).map(|number| store.keyspace(&format!("s{number}")).unwrap()).collect();
         let mut models = vec![BTreeMap::new(); spaces.len()];
         let mut random = Random(11);
-        for turn in 0..400_u64 {
+        for round in 0..400_u64 {
             let mut writer = store.exclusive().unwrap();
             let mut known: Vec<(usize, Vec<u8>)> = Vec::new();
             for _ in 0..1 + random.below(6) {
                 // The keys of one keyspace, and sometimes of a second and a third.
-                for at in 0..spaces.len().min(1 + random.below(KEYSPACES) as usize) {
+                let count = 1 + random.below(KEYSPACES) as usize;
+                for (at, &space) in spaces.iter().enumerate().take(count) {
                     let keys: Vec<Vec<u8>> =
                         (0..random.below(20)).map(|_| key(&mut random)).collect();
                     let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-                    writer.prefetch(spaces[at], &borrowed);
+                    writer.prefetch(space, &borrowed);
                     known.extend(keys.into_iter().map(|key| (at, key)));
                 }
                 // Mostly in their order, and others between them.
@@ -50,14 +51,14 @@ fn prefetched_keys_of_several_keyspaces_are_read_and_written_as_others() {
                         0 => {
                             let found =
                                 writer.get(space, &key).unwrap().map(|value| value.to_vec());
-                            assert_eq!(found.as_ref(), model.get(&key), "{index:?}, turn {turn}");
+                            assert_eq!(found.as_ref(), model.get(&key), "{index:?}, round {round}");
                         }
                         1 => {
                             let was_there = writer.remove(space, &key).unwrap();
                             assert_eq!(was_there, model.remove(&key).is_some());
                         }
                         _ => {
-                            let value = vec![turn as u8; random.below(60) as usize];
+                            let value = vec![round as u8; random.below(60) as usize];
                             let was_there = writer.put(space, &key, &value).unwrap();
                             assert_eq!(was_there, model.insert(key, value).is_some());
                         }

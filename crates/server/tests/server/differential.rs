@@ -326,6 +326,10 @@ fn call(client: &mut Client, command: &[String], any_order: &mut bool) -> String
         "EXEC" | "DISCARD" => *any_order = false,
         _ => {}
     }
+    if command[0] == "OBJECT" {
+        // By a string's history in Redis.
+        return reply.replace("$3\r\nraw", "$6\r\nembstr");
+    }
     if !queued && !is_unordered(&command[0]) {
         return reply;
     }

@@ -19,7 +19,7 @@ mod unknown_layout;
 
 pub use block::{BlockEntry, STREAM_BLOCK_SIZE, StreamBlock, fits_in_block, push_to_block};
 pub use element::{
-    ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, PIECE_SIZE, Part, element_prefix,
+    ELEMENT_PREFIX_SIZE, ELEMENT_SIZE_MAX, ID_KEY, PIECE_SIZE, Part, element_prefix, member_of,
     position_order, score_from_order, score_order,
 };
 pub use field::{FIELD_EXPIRY_SIZE, FieldHeader, decode_field};

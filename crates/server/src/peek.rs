@@ -53,7 +53,8 @@ impl<'i> LikelyKeys<'i> {
         let is_of = |names: &[&[u8]]| names.iter().any(|one| name.eq_ignore_ascii_case(one));
         let likely = LikelyKeys { key, ..LikelyKeys::default() };
         match name.first().map(u8::to_ascii_lowercase) {
-            Some(b'h' | b's' | b'z') if is_of(&OF_ELEMENT) => {
+            // GET and SET, which come most often, have shorter names than all of these.
+            Some(b'h' | b's' | b'z') if name.len() > 3 && is_of(&OF_ELEMENT) => {
                 LikelyKeys { element: third, ..likely }
             }
             Some(b'z') if is_of(&OF_SCORE_AND_ELEMENT) => {

@@ -7,10 +7,11 @@ use std::ops::Bound;
 use tembo_kv::Direction;
 
 use crate::collection::opened::{Body, Collection, Family};
-use crate::collection::sorted_set::levels::member_of;
 use crate::dataset::{TOGETHER, TOGETHER_SIZE_MAX, VisitElement};
 use crate::failure::Failure;
-use crate::format::{Kind, Packed, Part, UnknownLayout, push_entry, score_from_order, score_order};
+use crate::format::{
+    Kind, Packed, Part, UnknownLayout, member_of, push_entry, score_from_order, score_order,
+};
 
 /// A member so near to an end is counted to, not looked for by levels.
 const NEAR_MAX: u64 = 64;

@@ -7,16 +7,13 @@ use crate::dataset::element_keys::{ElementKeys, KEYS_MAX};
 use crate::dataset::{Dataset, check_key};
 use crate::failure::Failure;
 use crate::float::parse_double;
-use crate::format::{Kind, Part, Value, element_prefix, score_order};
+use crate::format::{Kind, Part, Value, element_prefix, member_of, score_order};
 use crate::peek::LikelyKeys;
 
 /// Keys that are asked for together. Of a member of a sorted set these are two.
 const PREFETCHED_MAX: usize = KEYS_MAX / 2;
 /// Of a command with longer keys none is asked for.
 const SIZE_MAX: usize = 512;
-
-/// Bytes of a score before the member, in the order of scores.
-const SCORE_SIZE: usize = size_of::<f64>();
 
 impl Dataset<'_> {
     /// Lets the store know that these keys will soon be used, in this order.
@@ -52,7 +49,7 @@ impl Dataset<'_> {
         let (main, order) = (element_prefix(id, Part::Main), element_prefix(id, Part::Order));
         let mut keys = self.prefetched_keys.begin();
         for key in self.known_ends.members.come_near((db, id), direction, PREFETCHED_MAX) {
-            keys.push(&[&main, key.get(SCORE_SIZE..).unwrap_or_default()]);
+            keys.push(&[&main, member_of(key)]);
             keys.push(&[&order, key]);
         }
         self.prefetch_keys(db, keys);

@@ -44,11 +44,11 @@ impl Dataset<'_> {
             size += len as u64 + pieces * entry_size(ELEMENT_PREFIX_SIZE + size_of::<u64>(), 0);
         }
         if let Some(spread) = found.spread {
+            let samples = samples.filter(|&samples| samples <= spread.count);
             let elements = self.collection_size(db, spread, samples.unwrap_or(u64::MAX))?;
             // Of a sorted set the samples are members with their scores. Each stands in the order of scores, too.
-            let is_sampled = samples.is_some_and(|samples| samples <= spread.count);
-            size +=
-                if found.kind == Kind::SortedSet && is_sampled { 2 * elements } else { elements };
+            let is_half = found.kind == Kind::SortedSet && samples.is_some();
+            size += if is_half { 2 * elements } else { elements };
         }
         Ok(Some(size))
     }

@@ -89,6 +89,11 @@ pub fn score_order(score: f64) -> [u8; 8] {
     (bits ^ mask).to_be_bytes()
 }
 
+/// The member of a key of the order of a sorted set: what follows the score.
+pub fn member_of(key: &[u8]) -> &[u8] {
+    key.get(size_of::<f64>()..).unwrap_or_default()
+}
+
 /// The score whose order-preserving form this is.
 pub fn score_from_order(bytes: [u8; 8]) -> f64 {
     let bits = u64::from_be_bytes(bytes);

@@ -383,6 +383,8 @@ fn the_usage_of_a_key_is_that_of_all_that_is_under_it() {
         let [sampled, all] = usages(&mut client, key);
         assert!((least..6 * least).contains(&all), "{key}: {all}");
         assert!((all / 10 * 8..all / 10 * 12).contains(&sampled), "{key}: {sampled} to {all}");
+        let more_than_there_are = client.call(&format!("MEMORY USAGE {key} SAMPLES 2010"));
+        assert_eq!(more_than_there_are, format!(":{all}\r\n"), "{key}");
     }
     assert_eq!(usages(&mut client, "string").map(|size| size / 100), [10; 2]);
     let short = usages(&mut client, "short");

@@ -22,15 +22,7 @@ use tembo_kv::Direction;
 use crate::collection::opened::Opened;
 use crate::dataset::{Interval, LevelEntry, VisitElement, count_before, place_of};
 use crate::failure::Failure;
-use crate::format::{LEVEL_MAX, Part, UnknownLayout, level_of};
-
-/// Bytes of a score before the member.
-const SCORE_SIZE: usize = 8;
-
-/// The member of a key of the order.
-pub(super) fn member_of(key: &[u8]) -> &[u8] {
-    key.get(SCORE_SIZE..).unwrap_or_default()
-}
+use crate::format::{LEVEL_MAX, Part, UnknownLayout, level_of, member_of};
 
 /// Members from one entry of a level 1 that is not stored to the next, when they are counted: a search for a rank passes half
 /// as many.

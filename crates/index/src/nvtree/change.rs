@@ -22,7 +22,7 @@ use self::general::change_any;
 use self::record::{change_record, len_of, put_record, remove_long};
 pub(super) use self::space::{reserve_lines, reserve_structure};
 #[cfg(test)]
-pub(super) use self::target::SEARCHED;
+pub(super) use self::target::{SEARCHED, check_unneeded};
 use crate::nvtree::fast::{Effect, change_fast, change_fast_at, put_fast};
 use crate::nvtree::how::How;
 use crate::nvtree::leaves::{Leaves, Wanted};

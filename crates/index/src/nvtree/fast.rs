@@ -10,7 +10,7 @@ use tembo_pmem::prefetch;
 use crate::nvtree::format::{DELTA_MAX, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::leaf::{
-    Element, FREE, Leaf, Meta, STALE, Slots, TOMB, has_record, line, place_of, print, write,
+    Element, FREE, Guard, Leaf, Meta, STALE, Slots, TOMB, has_record, line, place_of, print, write,
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::{Value, Writer};
@@ -151,6 +151,8 @@ pub(crate) fn change_fast_at<'f>(
     let region = leaves.forest.region();
     let _section = region.reserve(1).ok()?;
     let guard = side.lock_at(moment)?;
+    #[cfg(test)]
+    super::change::check_unneeded(&leaf, writer.retained).ok()?;
     let (version, meta) = match how {
         How::Grouped => {
             (writer.stamp.version(), Meta::new(writer.stamp, removed, traits.base, base)?)
@@ -162,9 +164,10 @@ pub(crate) fn change_fast_at<'f>(
     };
     write(region, target, at, &element, meta);
     guard.note(old.map(|(slot, _)| slot), (slot, new), version);
-    if let How::Single(_) = how {
+    match how {
+        How::Grouped => note_rest(&guard, usable, slot),
         // ORDER: the element is durable before any thread is notified, and before another writer comes.
-        region.fence("nvtree.fast.fence");
+        How::Single(_) => region.fence("nvtree.fast.fence"),
     }
     Some(old.is_some())
 }
@@ -187,9 +190,19 @@ pub(crate) fn usable(
         true => own(leaf, (newest, old), writer)?,
         false => None,
     };
-    // An ended element may be needed; and a group replaces its own element of the key.
-    let free = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
-    Some(own.map_or_else(free, |slot| 1 << slot))
+    // Another ended element may be needed; and a group replaces its own element of the key.
+    let others = || leaf.side.bytes().0.equal(FREE) & leaf.all_slots() | leaf.side.unneeded();
+    Some(own.map_or_else(others, |slot| 1 << slot))
+}
+
+/// Notes what is left of the slots that a change of a group might have used: a later group need not ask about them.
+#[inline(always)]
+pub(crate) fn note_rest(guard: &Guard<'_>, usable: u64, slot: usize) {
+    let rest = usable & !(1 << slot);
+    // A group that replaces its own element knows of no other slot.
+    if rest != 0 {
+        guard.note_unneeded(rest);
+    }
 }
 
 /// The slot of the key's element that this group has written, in a leaf whose newest element is of that version. The outer

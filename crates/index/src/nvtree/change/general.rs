@@ -247,6 +247,8 @@ fn perform(
     let (line, at) = place_of(change.slot);
     let line = leaf.line(line)?;
     let Some(guard) = leaf.side.lock_at(spot.moment) else { return Ok(false) };
+    #[cfg(test)]
+    super::target::check_unneeded(leaf, writer.retained)?;
     if change.fills && put_and_split(leaves, change, &guard, how, writer)? {
         return Ok(true);
     }
@@ -264,6 +266,8 @@ fn perform(
     }
     how.fence_element(leaves.forest.region());
     if let How::Grouped = how {
+        // What this has asked about, and no other slot: those that a group knew of are among the ended ones.
+        guard.note_unneeded(leaf.side.unneeded() | asked.unneeded & !(1 << change.slot));
         let of = AskedOf { leaf: leaf.id, moment: guard.unlock(), version: stamp.version() };
         leaves.asked.set(of, asked.after(change.slot, change.old.map(|old| old.slot)));
     }

@@ -10,7 +10,7 @@ use tembo_pool::Object;
 use crate::nvtree::change::carry::{inline, is_block, write_block, write_record};
 use crate::nvtree::change::clean::is_shared;
 use crate::nvtree::change::target::{LARGE, VERY_LARGE};
-use crate::nvtree::fast::{SLACK, slot_for, usable};
+use crate::nvtree::fast::{SLACK, note_rest, slot_for, usable};
 use crate::nvtree::format::{DELTA_MAX, LINE_SIZE, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
@@ -162,12 +162,12 @@ fn put(
     if takes_last {
         return None;
     }
-    let slot = slot_in(sight, value_len, how, writer)?;
+    let taken = slot_in(sight, value_len, how, writer)?;
     if !has_record {
         let shape = placed.shape.with_value(value_len);
         let element = Element { key: placed.word, payload: inline(value), shape };
         let _section = forest.region().reserve(1).ok()?;
-        return replace(sight, (slot, &element, false), how, writer);
+        return replace(sight, (taken, &element, false), how, writer);
     }
     let is_block = is_block(forest, placed.shape, value_len);
     let size = match is_block {
@@ -184,7 +184,7 @@ fn put(
         false => (make_record(forest, object, (placed.key, value), sight.hash, how), long),
     };
     let element = written.map(|payload| Element { key: placed.word, payload, shape });
-    replace_by(sight, (slot, object, element, false), how, writer)
+    replace_by(sight, (taken, object, element, false), how, writer)
 }
 
 /// Writes a record. Returns the payload of its element.
@@ -218,9 +218,9 @@ fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Optio
     if record_len as u64 > SHORT {
         return remove_large(sight, record_len, how, writer);
     }
-    let slot = slot_in(sight, record_len, how, writer)?;
+    let taken = slot_in(sight, record_len, how, writer)?;
     let _section = sight.at.leaf.region().reserve(1).ok()?;
-    replace(sight, (slot, old, true), how, writer)
+    replace(sight, (taken, old, true), how, writer)
 }
 
 /// Removes a key whose record is too large to be kept until the removal is forgotten. The removal has a record of its own,
@@ -236,11 +236,11 @@ fn remove_large(
         return None;
     }
     let (forest, placed) = (sight.at.leaf.forest, &sight.placed);
-    let slot = slot_in(sight, record_len, how, writer)?;
+    let taken = slot_in(sight, record_len, how, writer)?;
     if placed.shape.key_len().is_some() {
         let element = Element { key: placed.word, payload: 0, shape: placed.shape.with_value(0) };
         let _section = forest.region().reserve(1).ok()?;
-        return replace(sight, (slot, &element, true), how, writer);
+        return replace(sight, (taken, &element, true), how, writer);
     }
     let size = record_size(forest.records(), placed.key.len(), 0);
     let _section = forest.region().reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
@@ -248,38 +248,47 @@ fn remove_large(
     let written = make_record(forest, object, (placed.key, &[]), sight.hash, how);
     let shape = placed.shape.with_value(LONG);
     let element = written.map(|payload| Element { key: placed.word, payload, shape });
-    replace_by(sight, (slot, object, element, true), how, writer)
+    replace_by(sight, (taken, object, element, true), how, writer)
+}
+
+/// The slot that a change uses.
+#[derive(Clone, Copy)]
+struct Taken {
+    slot: usize,
+    /// The slots among which it was chosen.
+    usable: u64,
 }
 
 /// The slot that a change uses; `len` is the size of the value that comes or goes. `None`: there is none, or only the general
 /// path can find it.
 #[inline(always)]
-fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
+fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>) -> Option<Taken> {
     let Reached { leaf, lines, .. } = sight.at;
     let old = sight.old.map(|(slot, _)| slot);
-    let mut usable = usable(&leaf, old, sight.free_or_ended, how, writer)?;
+    let usable = usable(&leaf, old, sight.free_or_ended, how, writer)?;
+    let mut preferred = usable;
     if len >= LARGE {
         // An ended element keeps its space until its slot is used again. If it may be needed, the general path finds out.
         let free = leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
         let ended = sight.free_or_ended & !free;
-        usable &= if ended == 0 { usable } else { ended };
+        preferred &= if ended == 0 { usable } else { ended };
     }
-    let slot = slot_for(Slots(usable), sight.hash, lines.len())?;
+    let slot = slot_for(Slots(preferred), sight.hash, lines.len())?;
     prefetch(lines.get(place_of(slot).0)?);
     // The version that is drawn later may be out of reach, if others draw more than the slack meanwhile.
     let distance = how.version_seen(writer).saturating_sub(leaf.side.base());
-    (distance <= u64::from(DELTA_MAX) - SLACK).then_some(slot)
+    (distance <= u64::from(DELTA_MAX) - SLACK).then_some(Taken { slot, usable })
 }
 
 /// As [`replace`], with the element of an object that was written for it. If nothing changes, the object is free again.
 #[inline(always)]
 fn replace_by(
     sight: &Sight<'_, '_>,
-    (slot, object, element, removed): (usize, Object, Option<Element>, bool),
+    (taken, object, element, removed): (Taken, Object, Option<Element>, bool),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
-    let done = element.and_then(|element| replace(sight, (slot, &element, removed), how, writer));
+    let done = element.and_then(|element| replace(sight, (taken, &element, removed), how, writer));
     if done.is_none() {
         sight.at.leaf.forest.pool().free_unused(object);
     }
@@ -291,7 +300,7 @@ fn replace_by(
 #[inline(always)]
 fn replace(
     sight: &Sight<'_, '_>,
-    (slot, element, removed): (usize, &Element, bool),
+    (Taken { slot, usable }, element, removed): (Taken, &Element, bool),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
@@ -299,6 +308,8 @@ fn replace(
     let (number, at) = place_of(slot);
     let (line, base, region) = (lines.get(number)?, leaf.side.base(), leaf.region());
     let guard = leaf.side.lock_at(moment)?;
+    #[cfg(test)]
+    super::target::check_unneeded(&leaf, writer.retained).ok()?;
     let given_up = if guard.print(slot) == FREE { None } else { given_up(sight, slot, element)? };
     let stamp = how.stamp(writer);
     let meta = Meta::new(stamp, removed, leaf.side.traits().base, base)?;
@@ -311,7 +322,10 @@ fn replace(
     if let Some((object, start)) = given_up {
         writer.retired.push(Retired { object, start, end: stamp.version() });
     }
-    how.fence_element(region);
+    match how {
+        How::Grouped => note_rest(&guard, usable, slot),
+        How::Single(_) => how.fence_element(region),
+    }
     Some(sight.old.is_some())
 }
 

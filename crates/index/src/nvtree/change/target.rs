@@ -6,7 +6,7 @@ use crate::nvtree::fast;
 use crate::nvtree::format::BLOCK_MIN;
 use crate::nvtree::how::How;
 use crate::nvtree::image::compare;
-use crate::nvtree::leaf::{FREE, STALE, Slots, TOMB, line, place_of, read, read_of};
+use crate::nvtree::leaf::{FREE, Leaf, Prints, STALE, Slots, TOMB, line, place_of, read, read_of};
 use crate::nvtree::leaves::{Asked, AskedOf, Found, Leaves, Spot};
 use crate::{Error, Retained, Writer};
 
@@ -73,6 +73,7 @@ fn slot_for(
     if needs_no_past {
         *asked = Asked { needed: 0, unneeded: stale.0 };
     }
+    asked.unneeded |= spot.leaf.side.unneeded() & stale.0;
     if len >= VERY_LARGE {
         match *very_large(spot, stale, retained, asked)? {
             [] => {}
@@ -176,7 +177,7 @@ fn ask(
     if (asked.needed | asked.unneeded) & bit == 0 {
         #[cfg(test)]
         SEARCHED.with_borrow_mut(|searched| searched.push((spot.leaf.id, slot)));
-        match is_needed(spot, slot, retained)? {
+        match is_needed(&spot.leaf, &spot.prints, slot, retained)? {
             true => asked.needed |= bit,
             false => asked.unneeded |= bit,
         }
@@ -186,8 +187,12 @@ fn ask(
 
 /// Whether a version that can be read needs the element in a slot. It ends where the next newer element of its key
 /// begins.
-fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bool, Error> {
-    let leaf = &spot.leaf;
+fn is_needed(
+    leaf: &Leaf<'_>,
+    prints: &Prints,
+    slot: usize,
+    retained: &Retained,
+) -> Result<bool, Error> {
     let (bases, (element, meta)) = (leaf.bases()?, leaf.element(slot)?);
     let start = meta.stamp(bases).version();
     // Only a cleaning knows what a removal that was ended removes. And an element that begins in the window also ends in
@@ -196,7 +201,7 @@ fn is_needed(spot: &Spot<'_, '_>, slot: usize, retained: &Retained) -> Result<bo
         return Ok(true);
     }
     let (lines, mut end) = (leaf.all_lines()?, u64::MAX);
-    for other in spot.prints.used(leaf.lines()) {
+    for other in prints.used(leaf.lines()) {
         let (number, at) = place_of(other);
         let Some(line) = lines.get(number) else { continue };
         // Most elements are of another key, as their words show.
@@ -218,7 +223,22 @@ fn is_so(spot: &Spot<'_, '_>, retained: &Retained, asked: Asked) -> Result<bool,
         // Removals are given up only in a leaf where nothing needs any of the past.
         let is_removed = spot.leaf.element(slot)?.1.is_removed();
         let needed = asked.needed >> slot & 1 == 1;
-        same &= is_removed || is_needed(spot, slot, retained)? == needed;
+        same &= is_removed || is_needed(&spot.leaf, &spot.prints, slot, retained)? == needed;
     }
     Ok(same || !spot.leaf.side.still(spot.moment))
+}
+
+/// Checks that another look finds nothing that needs the unneeded slots. The leaf is locked.
+#[cfg(test)]
+pub(crate) fn check_unneeded(leaf: &Leaf<'_>, retained: &Retained) -> Result<(), Error> {
+    let (prints, _) = leaf.side.prints();
+    let unneeded = leaf.side.unneeded();
+    let stale = prints.matching(STALE, leaf.lines()).0;
+    assert_eq!(unneeded & !stale & !prints.matching(FREE, leaf.lines()).0, 0, "{:?}", leaf.id);
+    for slot in Slots(unneeded & stale) {
+        let is_removed = leaf.element(slot)?.1.is_removed();
+        let is_needed = !is_removed && is_needed(leaf, &prints, slot, retained)?;
+        assert!(!is_needed, "slot {slot} of {:?}", leaf.id);
+    }
+    Ok(())
 }

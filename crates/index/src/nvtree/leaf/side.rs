@@ -19,7 +19,8 @@ const LOCKED: u64 = 1;
 const TRAITS_SHIFT: u32 = 40;
 /// The bit of [`Traits::shared`] in the traits.
 const SHARED_SHIFT: u32 = 19;
-/// Bit of the last word of the order: an order was made. Below it stand the rest of the order and the sequence.
+/// Bit of the last word of the order: an order was made. Below it stand the rest of the order and the sequence. Without it the
+/// word is a set of slots: see [`Side::unneeded`].
 const ORDER_MADE: u64 = 1 << 63;
 const ORDER_REST_SHIFT: u32 = 32;
 const _: () = assert!(Order::REST_BITS < 63 - ORDER_REST_SHIFT);
@@ -89,7 +90,7 @@ pub(crate) struct Side {
     /// Fingerprints by slot, and the traits in the bits that are left.
     prints: [AtomicU64; WORDS],
     /// The places of the newest elements in the order of their keys, and the sequence for which they hold. So a thread that
-    /// changes the leaf need not touch them.
+    /// changes the leaf need not touch them. A group that changes the leaf puts the unneeded slots in place of the sequence.
     order: [AtomicU64; WORDS + 1],
     /// The base of new elements.
     base: AtomicU64,
@@ -191,6 +192,16 @@ impl Side {
         })
     }
 
+    /// Slots that are free, or whose elements were ended and are not needed by any version that can be read: those that a
+    /// group has found so. What nothing needs is never needed again, so they stay so until they are used. There may be more.
+    #[inline]
+    pub(crate) fn unneeded(&self) -> u64 {
+        match self.order[WORDS].load(Ordering::Relaxed) {
+            tail if tail & ORDER_MADE == 0 => tail,
+            _ => 0,
+        }
+    }
+
     /// Locks the leaf, if it has not changed since that moment.
     #[inline]
     pub(crate) fn lock_at(&self, moment: Moment) -> Option<Guard<'_>> {
@@ -246,6 +257,7 @@ impl Guard<'_> {
             let tail = if at == WORDS - 1 { traits.to_bits() << TRAITS_SHIFT } else { 0 };
             word.store(prints.word(at) | tail, Ordering::Relaxed);
         }
+        self.note_unneeded(0);
     }
 
     /// Replaces a fingerprint.
@@ -265,6 +277,16 @@ impl Guard<'_> {
         }
         self.set_print(slot, print);
         self.set_newest(version);
+        let unneeded = self.side.unneeded();
+        if unneeded >> slot & 1 == 1 {
+            self.note_unneeded(unneeded & !(1 << slot));
+        }
+    }
+
+    /// Notes which slots are unneeded: see [`Side::unneeded`]. The leaf has changed, so there is no order to keep.
+    #[inline]
+    pub(crate) fn note_unneeded(&self, slots: u64) {
+        self.side.order[WORDS].store(slots, Ordering::Relaxed);
     }
 
     /// Notes that a removal shares the record of the element that it ends.

@@ -88,28 +88,25 @@ impl Bed {
         collects_at: Option<usize>,
         commits: bool,
     ) -> Result<(), Error> {
-        self.version += 1;
+        self.turn(&[changes], collects_at, commits)
+    }
+
+    /// Changes keys in several groups, which are committed together or die; collects as [`Bed::group`] does.
+    fn turn(
+        &mut self,
+        groups: &[&[(u64, Option<u64>)]],
+        collects_at: Option<usize>,
+        commits: bool,
+    ) -> Result<(), Error> {
         let retained = Retained::new(self.visible, self.pins.keys().copied().collect());
-        let (stamp, dead) = (Stamp::grouped(self.version, 0), self.dead.clone());
         let mut now = self.now.clone();
-        let retired = &mut self.retired;
-        let mut writer = Writer { stamp, dead: &dead, retained: &retained, retired };
-        for (at, &(key, value)) in changes.iter().enumerate() {
-            let mut from = collects_at.filter(|&collected| collected == at).map(|_| Vec::new());
-            while let Some(start) = from {
-                from = self.tree.collect(Some(&start), &mut writer)?;
+        let mut number = 0;
+        for changes in groups {
+            self.version += 1;
+            for &change in *changes {
+                self.change(change, collects_at == Some(number), &retained, &mut now)?;
+                number += 1;
             }
-            let (key_bytes, value_bytes) = (key.to_be_bytes(), value.unwrap_or(0).to_le_bytes());
-            let value_bytes: [&[u8]; 1] = [&value_bytes];
-            let (op, before) = match value {
-                Some(value) => {
-                    (Op::Put { key: &key_bytes, value: &value_bytes }, now.insert(key, value))
-                }
-                None => (Op::Remove { key: &key_bytes }, now.remove(&key)),
-            };
-            let existed =
-                self.tree.change::<false>(Place::default(), op, How::Grouped, &mut writer)?;
-            assert_eq!(existed, before.is_some(), "{key} in {}", self.version);
         }
         if commits {
             (self.visible, self.now) = (self.version, now);
@@ -119,6 +116,33 @@ impl Bed {
         intervals.push(DeadInterval { from: self.visible, to: self.version, lane: Some(0) });
         self.dead = Arc::new(DeadIntervals::new(intervals));
         self.tree.leaves.forest.set_dead(self.dead.clone());
+        Ok(())
+    }
+
+    /// Puts or removes a key in the group of the last version.
+    fn change(
+        &mut self,
+        (key, value): (u64, Option<u64>),
+        collects: bool,
+        retained: &Retained,
+        now: &mut Map,
+    ) -> Result<(), Error> {
+        let (stamp, dead) = (Stamp::grouped(self.version, 0), self.dead.clone());
+        let mut writer = Writer { stamp, dead: &dead, retained, retired: &mut self.retired };
+        let mut from = collects.then(Vec::new);
+        while let Some(start) = from {
+            from = self.tree.collect(Some(&start), &mut writer)?;
+        }
+        let (key_bytes, value_bytes) = (key.to_be_bytes(), value.unwrap_or(0).to_le_bytes());
+        let value_bytes: [&[u8]; 1] = [&value_bytes];
+        let (op, before) = match value {
+            Some(value) => {
+                (Op::Put { key: &key_bytes, value: &value_bytes }, now.insert(key, value))
+            }
+            None => (Op::Remove { key: &key_bytes }, now.remove(&key)),
+        };
+        let existed = self.tree.change::<false>(Place::default(), op, How::Grouped, &mut writer)?;
+        assert_eq!(existed, before.is_some(), "{key} in {}", self.version);
         Ok(())
     }
 
@@ -195,5 +219,55 @@ fn no_answer_outlives_a_collection_within_the_group() -> Result<(), Error> {
         bed.check(KEYS)?;
     }
     assert!(leaves_max > 2, "{leaves_max} leaves");
+    Ok(())
+}
+
+#[test]
+fn groups_that_commit_together_look_for_nothing_that_one_of_them_knew() -> Result<(), Error> {
+    const KEYS: u64 = 12;
+    let mut bed = Bed::new()?;
+    for round in 0..8 {
+        let changes: Vec<_> = (0..KEYS).map(|key| (key, Some(key + round))).collect();
+        bed.group(&changes, None, true)?;
+    }
+    assert_eq!(bed.tree.leaves.leaf_count_known(), Some(1));
+    SEARCHED.take();
+    for _ in 0..64 {
+        // Each of the groups changes some keys, and all but the first find the leaf changed by one that is not committed.
+        let changes = bed.some(KEYS, KEYS);
+        let groups: Vec<_> = changes.chunks(3).collect();
+        bed.turn(&groups, None, true)?;
+        bed.check(KEYS)?;
+    }
+    assert_eq!(SEARCHED.take(), Vec::new());
+    Ok(())
+}
+
+#[test]
+fn groups_that_commit_or_die_together_take_no_slot_that_is_needed() -> Result<(), Error> {
+    const KEYS: u64 = 64;
+    let mut bed = Bed::new()?;
+    let all = bed.some(KEYS, KEYS);
+    bed.group(&all, None, true)?;
+    for round in 0..600 {
+        let count = 1 + bed.below(KEYS);
+        let mut changes = bed.some(KEYS, count);
+        for change in &mut changes {
+            if bed.below(5) == 0 {
+                change.1 = None;
+            }
+        }
+        let one = 1 + bed.below(changes.len() as u64) as usize;
+        let again = bed.some(KEYS, 4);
+        let mut groups: Vec<_> = changes.chunks(one).collect();
+        groups.push(&again);
+        let collects_at = (round % 7 == 0).then_some(one);
+        bed.turn(&groups, collects_at, round % 3 != 0)?;
+        if bed.below(6) == 0 {
+            bed.pin();
+        }
+        bed.unpin(2);
+        bed.check(KEYS)?;
+    }
     Ok(())
 }

@@ -42,7 +42,8 @@ pub(crate) struct Seen {
 /// The elements of a leaf.
 #[derive(Debug, Default)]
 pub(crate) struct LeafImage {
-    /// Elements that count, by key and then from the newest to the oldest.
+    /// Elements that count, by key and then from the newest to the oldest. The keys have the order of their bytes, or, in an
+    /// image that is only [grouped](LeafImage::read_grouped), any.
     pub(crate) seen: Vec<Seen>,
     /// Copies of elements that are in another leaf or in the history: a split or a merge has left them.
     pub(crate) strays: Vec<Seen>,
@@ -55,8 +56,39 @@ pub(crate) struct LeafImage {
 impl LeafImage {
     /// Reads a leaf. The caller holds the lock, or checks afterwards that the leaf has not changed meanwhile.
     pub(crate) fn read(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<LeafImage, Error> {
+        let (mut contents, counting) = LeafImage::sort_out(leaf, dead)?;
+        for seen in counting {
+            contents.insert(leaf, seen)?;
+        }
+        contents.set_copies_aside(leaf)?;
+        Ok(contents)
+    }
+
+    /// As [`read`](LeafImage::read), for a caller that does not need the order of the keys. That takes few looks at records:
+    /// where the words of two keys are equal, their hashes mostly differ.
+    pub(crate) fn read_grouped(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<LeafImage, Error> {
+        let (mut contents, counting) = LeafImage::sort_out(leaf, dead)?;
+        // An odd element has no word to compare, and a copy in the history is found by its key.
+        let is_plain =
+            contents.old.is_empty() && !counting.iter().any(|seen| seen.element.shape.is_odd());
+        let order = if is_plain { group_order } else { compare };
+        for seen in counting {
+            contents.insert_by(leaf, seen, order)?;
+        }
+        contents.set_copies_aside(leaf)?;
+        Ok(contents)
+    }
+
+    /// Gives the keys of an image that is only grouped the order of their bytes.
+    pub(crate) fn sort(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
+        std::mem::take(&mut self.seen).into_iter().try_for_each(|seen| self.insert(leaf, seen))
+    }
+
+    /// An image without the elements that count, and these.
+    fn sort_out(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<(LeafImage, Vec<Seen>), Error> {
         let mut contents = LeafImage { old: history::read(leaf)?, ..LeafImage::default() };
         let (bases, high) = (leaf.bases()?, High::of(leaf)?);
+        let mut counting = Vec::with_capacity(leaf.slots());
         for slot in 0..leaf.slots() {
             let (element, meta) = leaf.element(slot)?;
             if meta.is_empty() {
@@ -68,7 +100,7 @@ impl LeafImage {
             } else if high.is_beyond(leaf, &element)? {
                 contents.strays.push(seen);
             } else {
-                contents.insert(leaf, seen)?;
+                counting.push(seen);
             }
         }
         contents.old.retain(|old| !dead.contains(old.stamp));
@@ -80,17 +112,20 @@ impl LeafImage {
                 at += 1;
             }
         }
-        contents.set_copies_aside(leaf)?;
-        Ok(contents)
+        Ok((contents, counting))
     }
 
     pub(super) fn insert(&mut self, leaf: &Leaf<'_>, seen: Seen) -> Result<(), Error> {
+        self.insert_by(leaf, seen, compare)
+    }
+
+    fn insert_by(&mut self, leaf: &Leaf<'_>, seen: Seen, order_of: OrderOf) -> Result<(), Error> {
         // This is no library's sort: that may panic if the keys of a damaged leaf have no order.
         let (mut from, mut to) = (0, self.seen.len());
         while from < to {
             let middle = (from + to) / 2;
             let other = &self.seen[middle];
-            let order = compare(leaf, &other.element, &seen.element)?;
+            let order = order_of(leaf, &other.element, &seen.element)?;
             let order = order.then(seen.stamp.version().cmp(&other.stamp.version()));
             // An element in a slot comes before its copy in the history.
             if order.is_lt() || order.is_eq() && seen.slot == NO_SLOT {
@@ -131,7 +166,7 @@ impl LeafImage {
             let first = rest.first()?;
             let mut len = 1;
             while let Some(other) = rest.get(len) {
-                match compare(leaf, &first.element, &other.element) {
+                match group_order(leaf, &first.element, &other.element) {
                     Ok(Ordering::Equal) => len += 1,
                     Ok(_) => break,
                     Err(error) => return Some(Err(error)),
@@ -184,6 +219,18 @@ pub(crate) fn is_needed(key: &[Seen], at: usize, retained: &Retained) -> bool {
     match at.checked_sub(1) {
         None => true,
         Some(newer) => retained.needs(key[at].stamp.version(), key[newer].stamp.version()),
+    }
+}
+
+/// An order of two keys of a leaf.
+type OrderOf = fn(&Leaf<'_>, &Element, &Element) -> Result<Ordering, Error>;
+
+/// An order of two keys of a leaf in which equal ones, and no others, are equal. Unlike [`compare`] it seldom looks at records:
+/// only if the hashes are equal, too.
+fn group_order(leaf: &Leaf<'_>, a: &Element, b: &Element) -> Result<Ordering, Error> {
+    match (a.long_hash(), b.long_hash()) {
+        (Some(one), Some(other)) if a.key == b.key && one != other => Ok(one.cmp(&other)),
+        _ => compare(leaf, a, b),
     }
 }
 

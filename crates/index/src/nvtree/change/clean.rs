@@ -5,7 +5,7 @@
 
 use tembo_pool::Object;
 
-use crate::nvtree::format::SLOTS_PER_LINE;
+use crate::nvtree::format::{SLOTS_MAX, SLOTS_PER_LINE};
 use crate::nvtree::history;
 use crate::nvtree::history::Old;
 use crate::nvtree::image::{LeafImage, NO_SLOT, Seen, is_needed, set};
@@ -60,20 +60,33 @@ fn retire_and_erase(
     version: u64,
     writer: &mut Writer<'_>,
 ) -> Result<(), Error> {
-    let (prints, _) = leaf.side.prints();
-    for seen in all {
+    // Several elements may share a record: a removal and what it has ended, or copies.
+    let mut referred = referred_beside(leaf, all)?;
+    for seen in all.iter().rev() {
         let Some(object) = seen.element.record() else { continue };
-        let later = all.iter().skip_while(|other| other.slot != seen.slot).skip(1);
-        let mut again = later.map(|other| other.element.record());
-        let own = all.iter().fold(0, |own, seen| own | bit(seen.slot));
-        let others = Slots(prints.used(leaf.lines()).0 & !own);
-        if !again.any(|record| record == Some(object)) && !is_shared(leaf, others, object)? {
+        if !referred.contains(&object) {
             let start = seen.stamp.version();
             writer.retired.push(Retired { object, start, end: version });
+            referred.push(object);
         }
     }
     let slots: Vec<usize> = all.iter().map(|seen| seen.slot).collect();
     erase_slots(leaf, &slots)
+}
+
+/// The records to which the history and other elements than these refer.
+fn referred_beside(leaf: &Leaf<'_>, all: &[Seen]) -> Result<Vec<Object>, Error> {
+    let own = all.iter().fold(0, |own, seen| own | bit(seen.slot));
+    let others = Slots(leaf.side.prints().0.used(leaf.lines()).0 & !own);
+    let mut referred = Vec::with_capacity(SLOTS_MAX);
+    for slot in others {
+        let (element, meta) = leaf.element(slot)?;
+        // A cleaning notes at its end which slots it has emptied.
+        referred.extend(element.record().filter(|_| !meta.is_empty()));
+    }
+    let old = history::read(leaf)?;
+    referred.extend(old.iter().filter_map(|old| old.element.record()));
+    Ok(referred)
 }
 
 /// Moves to the history what only old versions need of the one key of a leaf.

@@ -47,8 +47,8 @@ fn make_room_locked(
     if !leaf.range()?.covers(spot.placed.key()) {
         return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
     }
-    let contents = LeafImage::read(leaf, writer.dead)?;
-    let kept = clean(leaf, guard, &contents, how.version(writer), writer)?;
+    let contents = LeafImage::read_grouped(leaf, writer.dead)?;
+    let mut kept = clean(leaf, guard, &contents, how.version(writer), writer)?;
     // Slots whose elements do not count are made free, whatever a damaged leaf has left in its side-car.
     let mut prints = leaf.side.prints().0;
     let is_kept = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
@@ -64,6 +64,7 @@ fn make_room_locked(
     }
     leaves.note_kept(kept.seen.len() - kept.keys(leaf).count());
     let version = how.version(writer);
+    kept.sort(leaf)?;
     let split = split(leaves, leaf, guard, &kept, spot.placed.key(), (version, writer.retired));
     match split.inspect_err(|_| guard.forget()) {
         // The few free slots have to suffice.

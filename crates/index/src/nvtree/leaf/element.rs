@@ -217,6 +217,12 @@ impl Element {
         self.shape.key_len().is_some() || self.payload >> 48 == hash & 0xffff
     }
 
+    /// The bits of the hash that stand above the record of a long key, if the key is long and has the leaf's prefix.
+    #[inline]
+    pub(crate) fn long_hash(&self) -> Option<u64> {
+        (self.shape.key_len().is_none() && !self.shape.is_odd()).then_some(self.payload >> 48)
+    }
+
     /// The object that the element owns, if there is one: the record of key and value, or the block.
     #[inline]
     pub(crate) fn record(&self) -> Option<Object> {

@@ -1,12 +1,13 @@
 //! Long keys of which the elements are alike: of one first word, and of one hash, as far as it is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_pool::{Geometry, Pool, PoolOptions};
 
-use crate::nvtree::leaf::hash;
+use crate::nvtree::image::{LeafImage, Seen};
+use crate::nvtree::leaf::{Leaf, hash};
 use crate::nvtree::{How, NvTree, Sorted};
 use crate::{
     Clock, DeadIntervals, Direction, Error, Forest, Op, Place, Retained, Stamp, Value, ValueRoom,
@@ -109,6 +110,28 @@ impl<const SCATTERED: bool> Trial<SCATTERED> {
         self.tree.check(&retained, view.dead)?;
         Ok(())
     }
+
+    /// Checks that an image of a leaf that is only grouped has the same elements of each key, and can be sorted. Returns how
+    /// many leaves have their keys in another order then.
+    fn group(&self) -> Result<usize, Error> {
+        let slots = |image: &LeafImage| image.seen.iter().map(|seen| seen.slot).collect::<Vec<_>>();
+        let first = Leaf::of(&self.tree.leaves.forest, self.tree.leaves.first()?)?;
+        let (mut next, mut others) = (Some(first), 0);
+        while let Some(leaf) = next {
+            let image = LeafImage::read(&leaf, &DeadIntervals::NONE)?;
+            let mut grouped = LeafImage::read_grouped(&leaf, &DeadIntervals::NONE)?;
+            let keys = |image: &LeafImage| {
+                let slots = |key: &[Seen]| key.iter().map(|seen| seen.slot).collect::<Vec<_>>();
+                image.keys(&leaf).map(|key| key.map(slots)).collect::<Result<BTreeSet<_>, _>>()
+            };
+            assert_eq!(keys(&grouped)?, keys(&image)?);
+            others += usize::from(slots(&grouped) != slots(&image));
+            grouped.sort(&leaf)?;
+            assert_eq!(slots(&grouped), slots(&image));
+            next = leaf.next()?;
+        }
+        Ok(others)
+    }
 }
 
 fn trial<const SCATTERED: bool>(others: u64) -> Result<(), Error> {
@@ -123,7 +146,7 @@ fn trial<const SCATTERED: bool>(others: u64) -> Result<(), Error> {
     let other = |number: u64| [*b"oneword!", *b"anothers"][number as usize % 2];
     let others: Vec<Vec<u8>> =
         (0..others).map(|number| [other(number), (number << 40).to_be_bytes()].concat()).collect();
-    let mut copied = 0;
+    let (mut copied, mut grouped) = (0, 0);
     for round in 0..3000_u64 {
         let key = match random(3) {
             0 if !others.is_empty() => &others[random(others.len() as u64) as usize],
@@ -141,11 +164,13 @@ fn trial<const SCATTERED: bool>(others: u64) -> Result<(), Error> {
             }
             if !SCATTERED {
                 trial.scan()?;
+                grouped += trial.group()?;
             }
         }
     }
     // One of them is found first; the others take another look.
     assert!(copied > 0);
+    assert_eq!(grouped > 0, !SCATTERED && !others.is_empty());
     Ok(())
 }
 

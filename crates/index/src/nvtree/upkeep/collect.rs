@@ -94,7 +94,7 @@ fn collect_leaf(
     {
         return Ok(Collected { has_merged, knows_side: true });
     }
-    let contents = LeafImage::read(leaf, writer.dead)?;
+    let contents = LeafImage::read_grouped(leaf, writer.dead)?;
     let contents = clean_history(leaf, contents, version, writer)?;
     let kept = clean(leaf, guard, &contents, version, writer)?;
     let has_merged = match right {

@@ -27,7 +27,7 @@ pub(super) fn merge(
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
     make_locked(right, right_guard)?;
-    let contents = LeafImage::read(right, writer.dead)?;
+    let contents = LeafImage::read_grouped(right, writer.dead)?;
     let contents = clean(right, right_guard, &contents, version, writer)?;
     let fits = fit_together(leaf, kept.seen.len(), contents.seen.len());
     if !fits || !kept.old.is_empty() || !contents.old.is_empty() {

@@ -12,6 +12,7 @@ mod replacement;
 mod space;
 mod split;
 mod split_half;
+mod sweep;
 mod target;
 
 pub(super) use self::block::write_blocks;

@@ -37,12 +37,7 @@ pub(crate) fn clean(
             }
         }
     }
-    retire_and_erase(leaf, &first, version, writer)?;
-    if !second.is_empty() {
-        // ORDER: the elements that a removal removes are durably erased before the removal is erased.
-        leaf.region().fence_flushed("nvtree.clean.fence");
-        retire_and_erase(leaf, &second, version, writer)?;
-    }
+    erase_in_two_passes(leaf, (&first, &second), version, writer)?;
     let erased: Vec<usize> = first.iter().chain(&second).map(|seen| seen.slot).collect();
     erased.iter().for_each(|&slot| guard.set_print(slot, FREE));
     let seen = contents.seen.iter().filter(|seen| !erased.contains(&seen.slot));
@@ -51,6 +46,22 @@ pub(crate) fn clean(
         old: contents.old.clone(),
         ..LeafImage::default()
     })
+}
+
+/// Erases elements, and then removals, among them those of the elements.
+pub(super) fn erase_in_two_passes(
+    leaf: &Leaf<'_>,
+    (elements, removals): (&[Seen], &[Seen]),
+    version: u64,
+    writer: &mut Writer<'_>,
+) -> Result<(), Error> {
+    retire_and_erase(leaf, elements, version, writer)?;
+    if removals.is_empty() {
+        return Ok(());
+    }
+    // ORDER: the elements that a removal removes are durably erased before the removal is erased.
+    leaf.region().fence_flushed("nvtree.clean.fence");
+    retire_and_erase(leaf, removals, version, writer)
 }
 
 /// Empties slots, and retires the records that only they refer to.
@@ -102,7 +113,7 @@ pub(crate) fn age(leaf: &Leaf<'_>, guard: &Guard<'_>, key: &[Seen]) -> Result<()
 }
 
 /// Whether a removal is over: nothing can take it back, and nothing asks any more what happened in its version.
-fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
+pub(super) fn is_over(seen: &Seen, writer: &Writer<'_>) -> bool {
     seen.stamp.version() <= writer.retained.window()
 }
 

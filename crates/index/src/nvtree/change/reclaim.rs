@@ -5,6 +5,7 @@ use crate::error::damaged;
 use crate::nvtree::change::clean::clean;
 use crate::nvtree::change::space::{reserve_lines, reserve_structure};
 use crate::nvtree::change::split::split;
+use crate::nvtree::change::sweep::sweep;
 use crate::nvtree::how::How;
 use crate::nvtree::image::{LeafImage, set};
 use crate::nvtree::leaf::{FREE, Guard};
@@ -47,6 +48,10 @@ fn make_room_locked(
     if !leaf.range()?.covers(spot.placed.key()) {
         return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
     }
+    let enough = if refused.is_some() { 1 } else { leaf.slots().div_ceil(ENOUGH) };
+    if sweep(leaf, guard, enough, how.version(writer), writer)? {
+        return Ok(());
+    }
     let contents = LeafImage::read_grouped(leaf, writer.dead)?;
     let mut kept = clean(leaf, guard, &contents, how.version(writer), writer)?;
     // Slots whose elements do not count are made free, whatever a damaged leaf has left in its side-car.
@@ -55,7 +60,6 @@ fn make_room_locked(
     (0..leaf.slots()).filter(|slot| !is_kept(slot)).for_each(|slot| prints.set(slot, FREE));
     set(leaf, guard, &prints)?;
     let free = leaf.slots() - kept.seen.len();
-    let enough = if refused.is_some() { 1 } else { leaf.slots().div_ceil(ENOUGH) };
     if free >= enough {
         return Ok(());
     }

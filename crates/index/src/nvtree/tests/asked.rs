@@ -271,3 +271,28 @@ fn groups_that_commit_or_die_together_take_no_slot_that_is_needed() -> Result<()
     }
     Ok(())
 }
+
+#[test]
+fn a_leaf_that_is_swept_within_a_turn_keeps_what_is_needed() -> Result<(), Error> {
+    const KEYS: u64 = 1024;
+    let mut bed = Bed::new()?;
+    let all = bed.some(KEYS, 30);
+    bed.group(&all, None, true)?;
+    for round in 0..600 {
+        // Keys are removed, others come, and some change: removals are most of what fills the leaves.
+        let mut changes = bed.left();
+        changes.truncate(12);
+        changes.iter_mut().step_by(3).for_each(|change| change.1 = None);
+        let others = bed.some(KEYS, 4);
+        changes.extend(others);
+        let one = 1 + bed.below(8) as usize;
+        let groups: Vec<_> = changes.chunks(one).collect();
+        bed.turn(&groups, None, round % 3 != 0)?;
+        if bed.below(30) == 0 {
+            bed.pin();
+        }
+        bed.unpin(1);
+        bed.check(KEYS)?;
+    }
+    Ok(())
+}

@@ -165,7 +165,20 @@ impl Reply {
         }
     }
 
+    #[inline]
     fn header(&mut self, kind: u8, number: i64) {
+        // Most numbers are small. Bytes of which the number is known are stored without a call.
+        match number as u64 {
+            ones @ 0..10 => self.push(&[kind, b'0' + ones as u8, b'\r', b'\n']),
+            number @ 10..100 => {
+                let (tens, ones) = (b'0' + (number / 10) as u8, b'0' + (number % 10) as u8);
+                self.push(&[kind, tens, ones, b'\r', b'\n']);
+            }
+            _ => self.long_header(kind, number),
+        }
+    }
+
+    fn long_header(&mut self, kind: u8, number: i64) {
         let mut line = [0; HEADER_SIZE_MAX];
         let text = Decimal::signed(number);
         let digits = text.as_bytes();

@@ -155,6 +155,7 @@ pub(crate) fn change_fast_at<'f>(
     super::change::check_unneeded(&leaf, writer.retained).ok()?;
     let (version, meta) = match how {
         How::Grouped => {
+            note_ended(&guard, &leaf, ended_or_free, writer);
             (writer.stamp.version(), Meta::new(writer.stamp, removed, traits.base, base)?)
         }
         How::Single(ticket) => {
@@ -164,10 +165,9 @@ pub(crate) fn change_fast_at<'f>(
     };
     write(region, target, at, &element, meta);
     guard.note(old.map(|(slot, _)| slot), (slot, new), version);
-    match how {
-        How::Grouped => note_rest(&guard, usable, slot),
+    if let How::Single(_) = how {
         // ORDER: the element is durable before any thread is notified, and before another writer comes.
-        How::Single(_) => region.fence("nvtree.fast.fence"),
+        region.fence("nvtree.fast.fence");
     }
     Some(old.is_some())
 }
@@ -195,13 +195,17 @@ pub(crate) fn usable(
     Some(own.map_or_else(others, |slot| 1 << slot))
 }
 
-/// Notes what is left of the slots that a change of a group might have used: a later group need not ask about them.
+/// Notes, before the first change of a leaf since its newest version was committed, which slots nothing needs: those that are
+/// free or whose elements were ended. Groups that change the leaf before the next commit need not ask about them.
 #[inline(always)]
-pub(crate) fn note_rest(guard: &Guard<'_>, usable: u64, slot: usize) {
-    let rest = usable & !(1 << slot);
-    // A group that replaces its own element knows of no other slot.
-    if rest != 0 {
-        guard.note_unneeded(rest);
+pub(crate) fn note_ended(
+    guard: &Guard<'_>,
+    leaf: &Leaf<'_>,
+    free_or_ended: u64,
+    writer: &Writer<'_>,
+) {
+    if writer.retained.needs_no_past(leaf.side.newest()) {
+        guard.note_unneeded(free_or_ended);
     }
 }
 

@@ -10,7 +10,7 @@ use tembo_pool::Object;
 use crate::nvtree::change::carry::{inline, is_block, write_block, write_record};
 use crate::nvtree::change::clean::is_shared;
 use crate::nvtree::change::target::{LARGE, VERY_LARGE};
-use crate::nvtree::fast::{SLACK, note_rest, slot_for, usable};
+use crate::nvtree::fast::{SLACK, note_ended, slot_for, usable};
 use crate::nvtree::format::{DELTA_MAX, LINE_SIZE, Line};
 use crate::nvtree::how::How;
 use crate::nvtree::image::ORPHANED;
@@ -162,12 +162,12 @@ fn put(
     if takes_last {
         return None;
     }
-    let taken = slot_in(sight, value_len, how, writer)?;
+    let slot = slot_in(sight, value_len, how, writer)?;
     if !has_record {
         let shape = placed.shape.with_value(value_len);
         let element = Element { key: placed.word, payload: inline(value), shape };
         let _section = forest.region().reserve(1).ok()?;
-        return replace(sight, (taken, &element, false), how, writer);
+        return replace(sight, (slot, &element, false), how, writer);
     }
     let is_block = is_block(forest, placed.shape, value_len);
     let size = match is_block {
@@ -184,7 +184,7 @@ fn put(
         false => (make_record(forest, object, (placed.key, value), sight.hash, how), long),
     };
     let element = written.map(|payload| Element { key: placed.word, payload, shape });
-    replace_by(sight, (taken, object, element, false), how, writer)
+    replace_by(sight, (slot, object, element, false), how, writer)
 }
 
 /// Writes a record. Returns the payload of its element.
@@ -218,9 +218,9 @@ fn remove(sight: &Sight<'_, '_>, how: How<'_>, writer: &mut Writer<'_>) -> Optio
     if record_len as u64 > SHORT {
         return remove_large(sight, record_len, how, writer);
     }
-    let taken = slot_in(sight, record_len, how, writer)?;
+    let slot = slot_in(sight, record_len, how, writer)?;
     let _section = sight.at.leaf.region().reserve(1).ok()?;
-    replace(sight, (taken, old, true), how, writer)
+    replace(sight, (slot, old, true), how, writer)
 }
 
 /// Removes a key whose record is too large to be kept until the removal is forgotten. The removal has a record of its own,
@@ -236,11 +236,11 @@ fn remove_large(
         return None;
     }
     let (forest, placed) = (sight.at.leaf.forest, &sight.placed);
-    let taken = slot_in(sight, record_len, how, writer)?;
+    let slot = slot_in(sight, record_len, how, writer)?;
     if placed.shape.key_len().is_some() {
         let element = Element { key: placed.word, payload: 0, shape: placed.shape.with_value(0) };
         let _section = forest.region().reserve(1).ok()?;
-        return replace(sight, (taken, &element, true), how, writer);
+        return replace(sight, (slot, &element, true), how, writer);
     }
     let size = record_size(forest.records(), placed.key.len(), 0);
     let _section = forest.region().reserve(2 + size.div_ceil(LINE_SIZE)).ok()?;
@@ -248,47 +248,38 @@ fn remove_large(
     let written = make_record(forest, object, (placed.key, &[]), sight.hash, how);
     let shape = placed.shape.with_value(LONG);
     let element = written.map(|payload| Element { key: placed.word, payload, shape });
-    replace_by(sight, (taken, object, element, true), how, writer)
-}
-
-/// The slot that a change uses.
-#[derive(Clone, Copy)]
-struct Taken {
-    slot: usize,
-    /// The slots among which it was chosen.
-    usable: u64,
+    replace_by(sight, (slot, object, element, true), how, writer)
 }
 
 /// The slot that a change uses; `len` is the size of the value that comes or goes. `None`: there is none, or only the general
 /// path can find it.
 #[inline(always)]
-fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>) -> Option<Taken> {
+fn slot_in(sight: &Sight<'_, '_>, len: usize, how: How<'_>, writer: &Writer<'_>) -> Option<usize> {
     let Reached { leaf, lines, .. } = sight.at;
     let old = sight.old.map(|(slot, _)| slot);
-    let usable = usable(&leaf, old, sight.free_or_ended, how, writer)?;
-    let mut preferred = usable;
+    let mut usable = usable(&leaf, old, sight.free_or_ended, how, writer)?;
     if len >= LARGE {
         // An ended element keeps its space until its slot is used again. If it may be needed, the general path finds out.
         let free = leaf.side.bytes().0.equal(FREE) & leaf.all_slots();
         let ended = sight.free_or_ended & !free;
-        preferred &= if ended == 0 { usable } else { ended };
+        usable &= if ended == 0 { usable } else { ended };
     }
-    let slot = slot_for(Slots(preferred), sight.hash, lines.len())?;
+    let slot = slot_for(Slots(usable), sight.hash, lines.len())?;
     prefetch(lines.get(place_of(slot).0)?);
     // The version that is drawn later may be out of reach, if others draw more than the slack meanwhile.
     let distance = how.version_seen(writer).saturating_sub(leaf.side.base());
-    (distance <= u64::from(DELTA_MAX) - SLACK).then_some(Taken { slot, usable })
+    (distance <= u64::from(DELTA_MAX) - SLACK).then_some(slot)
 }
 
 /// As [`replace`], with the element of an object that was written for it. If nothing changes, the object is free again.
 #[inline(always)]
 fn replace_by(
     sight: &Sight<'_, '_>,
-    (taken, object, element, removed): (Taken, Object, Option<Element>, bool),
+    (slot, object, element, removed): (usize, Object, Option<Element>, bool),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
-    let done = element.and_then(|element| replace(sight, (taken, &element, removed), how, writer));
+    let done = element.and_then(|element| replace(sight, (slot, &element, removed), how, writer));
     if done.is_none() {
         sight.at.leaf.forest.pool().free_unused(object);
     }
@@ -300,7 +291,7 @@ fn replace_by(
 #[inline(always)]
 fn replace(
     sight: &Sight<'_, '_>,
-    (Taken { slot, usable }, element, removed): (Taken, &Element, bool),
+    (slot, element, removed): (usize, &Element, bool),
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Option<bool> {
@@ -315,6 +306,9 @@ fn replace(
     let meta = Meta::new(stamp, removed, leaf.side.traits().base, base)?;
     write(region, line, at, element, meta);
     let print = if removed { TOMB } else { print(sight.hash) };
+    if let How::Grouped = how {
+        note_ended(&guard, &leaf, sight.free_or_ended, writer);
+    }
     guard.note(sight.old.map(|(slot, _)| slot), (slot, print), stamp.version());
     if removed && element.record().is_some() {
         guard.note_shared();
@@ -322,10 +316,7 @@ fn replace(
     if let Some((object, start)) = given_up {
         writer.retired.push(Retired { object, start, end: stamp.version() });
     }
-    match how {
-        How::Grouped => note_rest(&guard, usable, slot),
-        How::Single(_) => how.fence_element(region),
-    }
+    how.fence_element(region);
     Some(sight.old.is_some())
 }
 

@@ -277,9 +277,10 @@ impl Guard<'_> {
         }
         self.set_print(slot, print);
         self.set_newest(version);
-        let unneeded = self.side.unneeded();
-        if unneeded >> slot & 1 == 1 {
-            self.note_unneeded(unneeded & !(1 << slot));
+        let tail = self.side.order[WORDS].load(Ordering::Relaxed);
+        // A set of slots that is not empty: neither an order nor zero.
+        if tail as i64 > 0 {
+            self.note_unneeded(tail & !(1 << slot));
         }
     }
 

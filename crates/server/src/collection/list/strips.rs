@@ -284,23 +284,30 @@ fn visit_strip(
     (range, direction): (&Range<u64>, Direction),
     visit: &mut dyn FnMut(u64, Value<'_>) -> bool,
 ) -> Result<bool, Failure> {
-    let head = head(list);
-    let mut entries = Vec::with_capacity(STRIP_LEN);
-    for (index, entry) in (begin..).zip(Strip::new(strip)) {
-        let entry = entry?;
-        if range.contains(&index) {
-            entries.push((index, entry));
-        }
-    }
-    if direction == Direction::Backward {
-        entries.reverse();
-    }
-    for (index, entry) in entries {
-        let goes_on = match entry {
-            StripEntry::Short(bytes) => visit(index, strip[bytes].into()),
-            StripEntry::Long => visit(index, long(list, head.first.wrapping_add(index as i64))?),
+    let first = head(list).first;
+    let mut show = |index: u64, entry: StripEntry| -> Result<bool, Failure> {
+        let element = match entry {
+            StripEntry::Short(bytes) => strip[bytes].into(),
+            StripEntry::Long => long(list, first.wrapping_add(index as i64))?,
         };
-        if !goes_on {
+        Ok(visit(index, element))
+    };
+    let entries = (begin..).zip(Strip::new(strip));
+    if direction == Direction::Forward {
+        for (index, entry) in entries {
+            let entry = entry?;
+            if range.contains(&index) && !show(index, entry)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    let mut backward = Vec::with_capacity(STRIP_LEN);
+    for (index, entry) in entries {
+        backward.push((index, entry?));
+    }
+    for (index, entry) in backward.into_iter().rev() {
+        if range.contains(&index) && !show(index, entry)? {
             return Ok(false);
         }
     }

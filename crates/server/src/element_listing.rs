@@ -72,7 +72,10 @@ impl Shown {
     }
 }
 
-/// Elements by their keys.
+/// Visits an element by its name: what follows the prefix of its key. False: no other.
+type VisitListed<'v> = dyn FnMut(&[u8], Value<'_>) -> Result<bool, UnknownLayout> + 'v;
+
+/// Elements by their keys. Fields that have expired are among them.
 pub(crate) struct Listed {
     from: Vec<u8>,
     /// Before this key they end.
@@ -100,6 +103,45 @@ impl Listed {
         behind[ELEMENT_PREFIX_SIZE - 1] += 1;
         let key = |rest: &[u8]| [&prefix[..], rest].concat();
         Listed { from: key(from), to: to.map_or(behind.to_vec(), key), direction, most }
+    }
+
+    /// Visits some of them in a snapshot, until `visit` returns false; true: there are no more.
+    ///
+    /// # Errors
+    /// Damage; what `visit` does not know.
+    pub(crate) fn read(
+        &mut self,
+        (snapshot, space): (&Snapshot, Keyspace),
+        visit: &mut VisitListed<'_>,
+    ) -> Result<bool, Failure> {
+        let Listed { from, to, direction, most } = self;
+        if *most == 0 || from >= to {
+            return Ok(true);
+        }
+        let (mut left, mut last, mut is_sound) = (READ_AT_ONCE, None, true);
+        let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        snapshot.range_with::<[u8]>(space, range, *direction, &mut |key, value| {
+            let goes_on = visit(key.get(ELEMENT_PREFIX_SIZE..).unwrap_or_default(), value);
+            is_sound = goes_on.is_ok();
+            (left, *most) = (left - 1, *most - 1);
+            let pauses = left == 0 || !goes_on.unwrap_or(false);
+            if pauses {
+                last = Some(key.to_vec());
+            }
+            !pauses && *most > 0
+        })?;
+        if !is_sound {
+            return Err(Failure::UnknownLayout);
+        }
+        let Some(mut last) = last else { return Ok(true) };
+        match direction {
+            Direction::Forward => {
+                last.push(0);
+                *from = last;
+            }
+            Direction::Backward => *to = last,
+        }
+        Ok(*most == 0)
     }
 }
 
@@ -133,41 +175,12 @@ impl ElementListing {
     /// Damage; an element that another server has written.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
         let ElementListing { snapshot, space, rest, shown, now_ms, found, count } = self;
-        let Listed { from, to, direction, most } = rest;
-        if *most == 0 || from >= to {
-            return Ok(true);
-        }
-        let (mut left, mut last, mut is_sound) = (READ_AT_ONCE, None, true);
         let bytes_max = found.waiting() + BYTES_AT_ONCE;
-        let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        snapshot.range_with::<[u8]>(*space, range, *direction, &mut |key, value| {
-            let name = key.get(ELEMENT_PREFIX_SIZE..).unwrap_or_default();
-            match show(name, value, (*shown, *now_ms), found) {
-                Ok(is_there) => {
-                    *count += usize::from(is_there);
-                    *most -= u64::from(is_there);
-                }
-                Err(UnknownLayout) => is_sound = false,
-            }
-            left -= 1;
-            let pauses = left == 0 || found.waiting() >= bytes_max;
-            if pauses {
-                last = Some(key.to_vec());
-            }
-            !pauses && is_sound && *most > 0 && !found.is_overflown()
+        let has_ended = rest.read((snapshot, *space), &mut |name, value| {
+            *count += usize::from(show(name, value, (*shown, *now_ms), found)?);
+            Ok(found.waiting() < bytes_max && !found.is_overflown())
         })?;
-        if !is_sound {
-            return Err(Failure::UnknownLayout);
-        }
-        let Some(mut last) = last else { return Ok(true) };
-        match direction {
-            Direction::Forward => {
-                last.push(0);
-                *from = last;
-            }
-            Direction::Backward => *to = last,
-        }
-        Ok(*most == 0 || found.is_overflown())
+        Ok(has_ended || found.is_overflown())
     }
 
     /// What was found so far.

@@ -5,7 +5,7 @@ use super::*;
 use crate::element_listing::READ_AT_ONCE;
 
 /// Adds the members `e` and these numbers to a set.
-fn add(
+pub(super) fn add(
     event_loop: &mut EventLoop<'_>,
     client: &mut TcpStream,
     set: &str,
@@ -19,29 +19,63 @@ fn add(
 }
 
 /// What the client is replied to these requests.
-fn answer(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, requests: &str) -> String {
+pub(super) fn answer(
+    event_loop: &mut EventLoop<'_>,
+    client: &mut TcpStream,
+    requests: &str,
+) -> String {
     client.write_all(format!("{requests}\r\nPING\r\n").as_bytes()).unwrap();
     before_pong(event_loop, client)
 }
 
 /// What the client is replied before the reply to PING.
-fn before_pong(event_loop: &mut EventLoop<'_>, client: &mut TcpStream) -> String {
-    let mut text = String::new();
+pub(super) fn before_pong(event_loop: &mut EventLoop<'_>, client: &mut TcpStream) -> String {
+    let (mut text, mut bytes, began) = (String::new(), vec![0; 64 << 10], Instant::now());
+    client.set_nonblocking(true).unwrap();
     while !text.ends_with("+PONG\r\n") {
-        text += &replies(event_loop, client, 1);
+        match client.read(&mut bytes) {
+            Ok(0) => panic!("disconnected after {} bytes", text.len()),
+            Ok(count) => text += &String::from_utf8_lossy(&bytes[..count]),
+            Err(_) => event_loop.step().unwrap(),
+        }
+        assert!(began.elapsed() < PATIENCE, "{} bytes have come", text.len());
     }
+    client.set_nonblocking(false).unwrap();
     text.truncate(text.len() - "+PONG\r\n".len());
     text
 }
 
 /// The command that is put off for a client: the memory of it.
-fn memory(event_loop: &mut EventLoop<'_>) -> Option<usize> {
+pub(super) fn memory(event_loop: &mut EventLoop<'_>) -> Option<usize> {
     let mut clients = event_loop.turns.clients.iter_mut();
     clients.find_map(|(_, one)| one.session.put_off.as_ref().map(|put_off| put_off.memory()))
 }
 
+/// A seed, and random numbers below others.
+pub(super) fn random_numbers() -> (u64, impl FnMut(u64) -> u64) {
+    let seed = std::env::var("TEMBO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
+    let mut state: u64 = seed;
+    // Knuth's linear congruential generator.
+    let random = move |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    (seed, random)
+}
+
+/// What the client is replied to a command in a transaction: there it is executed whole.
+pub(super) fn answer_at_once(
+    event_loop: &mut EventLoop<'_>,
+    client: &mut TcpStream,
+    command: &str,
+) -> String {
+    let text = answer(event_loop, client, &format!("MULTI\r\n{command}\r\nEXEC"));
+    text.strip_prefix("+OK\r\n+QUEUED\r\n*1\r\n").unwrap().to_owned()
+}
+
 /// Begins a command.
-fn begin(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, command: &str) {
+pub(super) fn begin(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, command: &str) {
     client.write_all(format!("{command}\r\nPING\r\n").as_bytes()).unwrap();
     arrived(event_loop, command.len() + 8);
     event_loop.step().unwrap();
@@ -103,14 +137,7 @@ fn sorted(reply: &str) -> Vec<&str> {
 
 #[test]
 fn what_large_sets_make_in_later_turns_is_what_they_make_at_once() {
-    let seed = std::env::var("TEMBO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
-    let mut state: u64 = seed;
-    // Knuth's linear congruential generator.
-    let mut random = |below: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let (seed, mut random) = random_numbers();
     with_loop(|event_loop, address| {
         let [mut client] = clients(event_loop, address);
         // Dense and thin sets of some range of members, and small ones.
@@ -148,14 +175,13 @@ fn what_large_sets_make_in_later_turns_is_what_they_make_at_once() {
                 3 => format!("SDIFF {names}"),
                 _ => format!("SINTERCARD {} {names} LIMIT {}", chosen.len(), random(3) * 2500),
             };
-            let queued = answer(event_loop, &mut client, &format!("MULTI\r\n{command}\r\nEXEC"));
-            let at_once = queued.strip_prefix("+OK\r\n+QUEUED\r\n*1\r\n").unwrap();
+            let at_once = answer_at_once(event_loop, &mut client, &command);
             begin(event_loop, &mut client, &command);
             let waits = memory(event_loop).is_some();
             put_off += usize::from(waits);
             let text = before_pong(event_loop, &mut client);
             let case = format!("TEMBO_SEED={seed} {command}");
-            assert!(sorted(&text) == sorted(at_once), "{case}: {} {}", text.len(), queued.len());
+            assert!(sorted(&text) == sorted(&at_once), "{case}: {} {}", text.len(), at_once.len());
             assert!(!waits || !text.starts_with('-'), "{case}: {text}");
             assert_eq!(chosen.contains(&"text"), text.starts_with("-WRONGTYPE"), "{case}");
         }

@@ -25,6 +25,8 @@ mod put_off;
 mod ranges;
 #[path = "event_loop_replica_tests.rs"]
 mod replicas;
+#[path = "event_loop_sort_tests.rs"]
+mod sorting;
 
 /// Many times what anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::key_search::KeySearch;
 use crate::reply::Reply;
 use crate::set_join::SetJoin;
+use crate::sorting::Sorting;
 use crate::strip_listing::StripListing;
 use crate::token::Token;
 
@@ -78,6 +79,8 @@ pub(crate) enum PutOff {
     Strips(StripListing),
     /// What several large sets make.
     Sets(SetJoin),
+    /// SORT of many elements.
+    Sorting(Sorting),
 }
 
 impl PutOff {
@@ -91,6 +94,7 @@ impl PutOff {
             PutOff::Elements(listing) => listing.advance(),
             PutOff::Strips(listing) => listing.advance(),
             PutOff::Sets(join) => join.advance(),
+            PutOff::Sorting(sorting) => sorting.advance(),
         }
     }
 
@@ -101,6 +105,7 @@ impl PutOff {
             PutOff::Elements(listing) => listing.reply(reply),
             PutOff::Strips(listing) => listing.reply(reply),
             PutOff::Sets(join) => join.reply(reply),
+            PutOff::Sorting(sorting) => sorting.reply(reply),
         }
     }
 
@@ -111,6 +116,7 @@ impl PutOff {
             PutOff::Elements(listing) => (listing.found(), 0),
             PutOff::Strips(listing) => (listing.found(), 0),
             PutOff::Sets(join) => (join.found(), join.held()),
+            PutOff::Sorting(sorting) => (sorting.found(), sorting.held()),
         };
         let buffer = found.buffer();
         buffer.used + buffer.free + held

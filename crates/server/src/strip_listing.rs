@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use tembo_kv::{Direction, Keyspace, Snapshot};
+use tembo_kv::{Direction, Keyspace, Snapshot, Value};
 
 use crate::element_listing::{BYTES_AT_ONCE, READ_AT_ONCE};
 use crate::failure::Failure;
@@ -24,6 +24,68 @@ pub(crate) struct Positions {
     pub(crate) next: i64,
     /// How many they are.
     pub(crate) count: u64,
+}
+
+impl Positions {
+    /// Visits some of the elements in a snapshot, until `visit` returns false; true: there are no more.
+    ///
+    /// # Errors
+    /// Damage; a strip that another server has written.
+    pub(crate) fn read(
+        &mut self,
+        source: (&Snapshot, Keyspace),
+        visit: &mut dyn FnMut(Value<'_>) -> bool,
+    ) -> Result<bool, Failure> {
+        let strips = self.strips(source)?;
+        for (number, strip) in (strip_of(self.next)..).zip(&strips) {
+            let begin = strip_begin(number).max(self.first);
+            let mut entries = Strip::new(strip);
+            entries.pass(self.next.wrapping_sub(begin) as usize)?;
+            for entry in entries {
+                if self.count == 0 {
+                    return Ok(true);
+                }
+                let goes_on = match entry? {
+                    StripEntry::Short(bytes) => visit(strip[bytes].into()),
+                    StripEntry::Long => visit(self.long(source)?),
+                };
+                self.next = self.next.wrapping_add(1);
+                self.count -= 1;
+                if !goes_on {
+                    return Ok(self.count == 0);
+                }
+            }
+            if self.count > 0 && self.next != strip_begin(number + 1) {
+                return Err(UnknownLayout.into());
+            }
+        }
+        Ok(self.count == 0)
+    }
+
+    /// Copies of the next strips.
+    fn strips(&self, (snapshot, space): (&Snapshot, Keyspace)) -> Result<Vec<Vec<u8>>, Failure> {
+        let Positions { id, next, count, .. } = *self;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let (first, last) = (strip_of(next), strip_of(next.wrapping_add(count as i64 - 1)));
+        let wanted = (last.abs_diff(first) as usize + 1).min(READ_AT_ONCE / STRIP_LEN);
+        let (from, to) = (key(id, Part::Strip, first), key(id, Part::Strip, last));
+        let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        let mut strips = Vec::with_capacity(wanted);
+        let direction = Direction::Forward;
+        snapshot.range_with::<[u8]>(space, range, direction, &mut |_, strip| {
+            strips.push(strip.to_vec());
+            strips.len() < wanted
+        })?;
+        if strips.len() == wanted { Ok(strips) } else { Err(UnknownLayout.into()) }
+    }
+
+    /// The next element, which is not in its strip.
+    fn long<'v>(&self, (snapshot, space): (&'v Snapshot, Keyspace)) -> Result<Value<'v>, Failure> {
+        let key = key(self.id, Part::Main, self.next);
+        Ok(snapshot.get(space, &key)?.ok_or(UnknownLayout)?)
+    }
 }
 
 /// A listing under way.
@@ -51,59 +113,14 @@ impl StripListing {
     /// # Errors
     /// Damage; a strip that another server has written.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
-        let bytes_max = self.found.waiting() + BYTES_AT_ONCE;
-        let strips = self.read()?;
-        for (number, strip) in (strip_of(self.rest.next)..).zip(&strips) {
-            let begin = strip_begin(number).max(self.rest.first);
-            let mut entries = Strip::new(strip);
-            entries.pass(self.rest.next.wrapping_sub(begin) as usize)?;
-            for entry in entries {
-                if self.rest.count == 0 || self.found.is_overflown() {
-                    return Ok(true);
-                }
-                if self.found.waiting() >= bytes_max {
-                    return Ok(false);
-                }
-                match entry? {
-                    StripEntry::Short(bytes) => self.found.bulk(&strip[bytes]),
-                    StripEntry::Long => self.show_long()?,
-                }
-                self.rest.next = self.rest.next.wrapping_add(1);
-                self.rest.count -= 1;
-                self.count += 1;
-            }
-            if self.rest.count > 0 && self.rest.next != strip_begin(number + 1) {
-                return Err(UnknownLayout.into());
-            }
-        }
-        Ok(self.rest.count == 0 || self.found.is_overflown())
-    }
-
-    /// Copies of the next strips.
-    fn read(&self) -> Result<Vec<Vec<u8>>, Failure> {
-        let Positions { id, next, count, .. } = self.rest;
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let (first, last) = (strip_of(next), strip_of(next.wrapping_add(count as i64 - 1)));
-        let wanted = (last.abs_diff(first) as usize + 1).min(READ_AT_ONCE / STRIP_LEN);
-        let (from, to) = (key(id, Part::Strip, first), key(id, Part::Strip, last));
-        let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
-        let mut strips = Vec::with_capacity(wanted);
-        let direction = Direction::Forward;
-        self.snapshot.range_with::<[u8]>(self.space, range, direction, &mut |_, strip| {
-            strips.push(strip.to_vec());
-            strips.len() < wanted
+        let StripListing { snapshot, space, rest, found, count } = self;
+        let bytes_max = found.waiting() + BYTES_AT_ONCE;
+        let has_ended = rest.read((snapshot, *space), &mut |element| {
+            found.bulk_value(element);
+            *count += 1;
+            found.waiting() < bytes_max && !found.is_overflown()
         })?;
-        if strips.len() == wanted { Ok(strips) } else { Err(UnknownLayout.into()) }
-    }
-
-    /// Shows the next element, which is not in its strip.
-    fn show_long(&mut self) -> Result<(), Failure> {
-        let key = key(self.rest.id, Part::Main, self.rest.next);
-        let element = self.snapshot.get(self.space, &key)?;
-        self.found.bulk_value(element.ok_or(UnknownLayout)?);
-        Ok(())
+        Ok(has_ended || found.is_overflown())
     }
 
     /// What was found so far.

@@ -1,6 +1,6 @@
 //! SORT and SORT_RO.
 
-use std::cmp::Ordering;
+use std::ops::Bound;
 
 use tembo_kv::Direction;
 
@@ -8,15 +8,21 @@ use crate::args::Args;
 use crate::collection::{End, Hash, List, Set, SortedSet, Span};
 use crate::command::{Command, Context, DENY_OOM, READ, WRITE};
 use crate::commands::argument::integer;
+use crate::commands::listing::{AT_ONCE_MAX, ListPart, list_part, snapshot_values};
 use crate::commands::removal::remove;
 use crate::effects::send_state;
+use crate::element_listing::Listed;
+use crate::element_source::ElementSource;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
-use crate::float::{parse_double, without_spaces};
-use crate::format::Kind;
+use crate::format::{Kind, Part, Spread};
 use crate::notify::notify;
 use crate::permission::may_read_all_keys;
+use crate::put_off::PutOff;
 use crate::reply::Reply;
+use crate::sort_plan::{LookUp, Plan};
+use crate::sort_run::{Order, Run, Weight};
+use crate::sorting::Sorting;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -35,12 +41,6 @@ struct Query<'a> {
     keeps_order: bool,
     get: Vec<&'a [u8]>,
     target: Option<&'a [u8]>,
-}
-
-/// By what an element is sorted.
-enum Weight {
-    Number(f64),
-    Text(Option<Vec<u8>>),
 }
 
 impl<'a> Query<'a> {
@@ -102,124 +102,151 @@ impl<'a> Query<'a> {
         first as usize..first.saturating_add(wanted).min(all) as usize
     }
 
-    /// Puts the elements in order.
-    fn sort(
-        &self,
-        context: &mut Context<'_, '_>,
-        elements: Vec<Vec<u8>>,
-    ) -> Result<Vec<Vec<u8>>, Failure> {
-        let mut weighed = Vec::with_capacity(elements.len());
-        for element in elements {
-            let weight = self.weight(context, &element)?;
-            weighed.push((weight, element));
-        }
-        weighed.sort_by(|a, b| {
-            let order = self.compare(a, b);
-            if self.is_descending { order.reverse() } else { order }
-        });
-        Ok(weighed.into_iter().map(|(_, element)| element).collect())
-    }
-
-    fn weight(&self, context: &mut Context<'_, '_>, element: &[u8]) -> Result<Weight, Failure> {
-        let found = match self.by {
-            Some(pattern) => look_up(context, pattern, element)?,
-            None if self.is_alphabetic => None,
-            None => Some(element.to_vec()),
+    /// What is done with so many elements of a kind, and whether they are turned round first.
+    fn plan(&self, (kind, count): (Option<Kind>, usize), is_repeatable: bool) -> (Plan, bool) {
+        let is_set = kind == Some(Kind::Set);
+        // What must not depend on the order in which a set happens to be is sorted.
+        let is_ordered = self.keeps_order && is_set && is_repeatable;
+        let order = match (self.keeps_order && !is_ordered, self.is_descending) {
+            (true, _) => Order::Kept,
+            (false, true) => Order::Descending,
+            (false, false) => Order::Ascending,
         };
-        if self.is_alphabetic {
-            return Ok(Weight::Text(found));
-        }
-        let Some(text) = found else { return Ok(Weight::Number(0.0)) };
-        // As C's `strtod`, which takes nothing for zero.
-        let number = if text.is_empty() { Some(0.0) } else { parse_double(without_spaces(&text)) };
-        Ok(Weight::Number(number.ok_or("ERR One or more scores can't be converted into double")?))
-    }
-
-    fn compare(&self, a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>)) -> Ordering {
-        match (&a.0, &b.0) {
-            (Weight::Number(x), Weight::Number(y)) => {
-                x.partial_cmp(y).unwrap_or(Ordering::Equal).then_with(|| a.1.cmp(&b.1))
-            }
-            (Weight::Text(x), Weight::Text(y)) if self.by.is_some() => x.cmp(y),
-            _ => a.1.cmp(&b.1),
-        }
-    }
-
-    /// What is replied or stored for the elements.
-    fn shown(
-        &self,
-        context: &mut Context<'_, '_>,
-        elements: Vec<Vec<u8>>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
-        if self.get.is_empty() {
-            return Ok(elements.into_iter().map(Some).collect());
-        }
-        let mut shown = Vec::with_capacity(elements.len() * self.get.len());
-        for element in &elements {
-            for pattern in &self.get {
-                shown.push(look_up(context, pattern, element)?);
-            }
-        }
-        Ok(shown)
+        let plan = Plan {
+            order,
+            is_alphabetic: self.is_alphabetic || is_ordered,
+            by: self.by.filter(|_| !is_ordered).map(<[u8]>::to_vec),
+            get: self.get.iter().map(|pattern| pattern.to_vec()).collect(),
+            range: self.range(count),
+        };
+        (plan, order == Order::Kept && self.is_descending && !is_set)
     }
 }
 
-/// What stands under the key, or in the field, that a pattern names with an element in the place of its `*`.
-fn look_up(
-    context: &mut Context<'_, '_>,
-    pattern: &[u8],
-    element: &[u8],
-) -> Result<Option<Vec<u8>>, Failure> {
-    if pattern == b"#" {
-        return Ok(Some(element.to_vec()));
-    }
-    let Some(star) = pattern.iter().position(|&byte| byte == b'*') else { return Ok(None) };
-    let behind = &pattern[star + 1..];
-    let arrow = behind.windows(2).position(|two| two == b"->");
-    let (behind, field) = match arrow {
-        Some(at) if at + 2 < behind.len() => (&behind[..at], Some(&behind[at + 2..])),
-        _ => (behind, None),
-    };
-    let key = [&pattern[..star], element, behind].concat();
-    let place = (context.session.db, &key[..]);
-    let kind = context.data.kind(place.0, place.1)?;
-    if kind.is_none() {
-        notify(context, Classes::MISS, "keymiss", &key);
-    }
-    match (kind, field) {
-        (Some(Kind::Hash), Some(field)) => {
-            Ok(Hash::open(context.data, place)?.get(field)?.map(|value| value.to_vec()))
+/// The values of the client's database, looked up in the turn itself.
+struct InTurn<'c, 'a, 's>(&'c mut Context<'a, 's>);
+
+impl InTurn<'_, '_, '_> {
+    /// Of what kind the value under a key is. That it is not there is published.
+    fn kind(&mut self, key: &[u8]) -> Result<Option<Kind>, Failure> {
+        let kind = self.0.data.kind(self.0.session.db, key)?;
+        if kind.is_none() {
+            notify(self.0, Classes::MISS, "keymiss", key);
         }
-        (Some(Kind::String), None) => {
-            Ok(context.data.get(place.0, place.1)?.map(|value| value.payload.to_vec()))
-        }
-        _ => Ok(None),
+        Ok(kind)
     }
 }
 
-/// All elements of a list, set or sorted set, in their own order.
-fn elements(
-    context: &mut Context<'_, '_>,
-    key: &[u8],
-) -> Result<(Option<Kind>, Vec<Vec<u8>>), Failure> {
+impl LookUp for InTurn<'_, '_, '_> {
+    fn string(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        if self.kind(key)? != Some(Kind::String) {
+            return Ok(None);
+        }
+        let found = self.0.data.get(self.0.session.db, key)?;
+        Ok(found.map(|value| value.payload.to_vec()))
+    }
+
+    fn field(&mut self, key: &[u8], field: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        if self.kind(key)? != Some(Kind::Hash) {
+            return Ok(None);
+        }
+        let mut hash = Hash::open(self.0.data, (self.0.session.db, key))?;
+        Ok(hash.get(field)?.map(|value| value.to_vec()))
+    }
+}
+
+/// The list, set or sorted set that is sorted.
+struct Sorted {
+    kind: Option<Kind>,
+    count: u64,
+    large: Option<Large>,
+}
+
+/// A large collection.
+enum Large {
+    /// Its head, and whether its elements lie in strips.
+    List((Spread, bool)),
+    /// Its id.
+    Set(u64),
+    /// Its id.
+    SortedSet(u64),
+}
+
+impl Large {
+    /// Those of its elements that a plan needs, which has to turn them round or not.
+    fn source(&self, count: u64, (plan, is_turned): (&mut Plan, &mut bool)) -> ElementSource {
+        let (mut first, mut last) = (0, count);
+        if plan.order == Order::Kept {
+            (first, last) = (plan.range.start as u64, plan.range.end as u64);
+        }
+        match self {
+            Large::List(head) => {
+                if plan.order == Order::Kept {
+                    plan.range = 0..plan.range.len();
+                }
+                let part = if *is_turned { count - last..count - first } else { first..last };
+                match list_part(*head, &part) {
+                    ListPart::Elements(rest) => ElementSource::Elements(rest),
+                    ListPart::Strips(rest) => ElementSource::Strips(rest),
+                }
+            }
+            Large::Set(id) => {
+                let part = (*id, Part::Main);
+                ElementSource::Members(Listed::between(part, (&[], None), Direction::Forward, last))
+            }
+            Large::SortedSet(id) => {
+                let is_turned = std::mem::take(is_turned);
+                let direction = if is_turned { Direction::Backward } else { Direction::Forward };
+                let part = (*id, Part::Order);
+                ElementSource::Ordered(Listed::between(part, (&[], None), direction, last))
+            }
+        }
+    }
+}
+
+fn find(context: &mut Context<'_, '_>, key: &[u8]) -> Result<Sorted, Failure> {
     let place = (context.session.db, key);
     let kind = context.data.find(place.0, place.1)?.map(|value| value.of.kind);
-    let elements = match kind {
-        None => Vec::new(),
+    let (count, large) = match kind {
+        None => (0, None),
         Some(Kind::List) => {
-            let mut list = List::open(context.data, place)?;
-            let count = list.count();
-            list.elements(0..count)?
+            let list = List::open(context.data, place)?;
+            (list.count(), list.head().map(Large::List))
         }
-        Some(Kind::Set) => Set::open(context.data, place)?.members()?,
+        Some(Kind::Set) => {
+            let set = Set::open(context.data, place)?;
+            (set.count(), set.large().map(|(id, _)| Large::Set(id)))
+        }
         Some(Kind::SortedSet) => {
-            let mut set = SortedSet::open(context.data, place)?;
-            let members = set.list(&Span::ALL, Direction::Forward, u64::MAX)?;
-            members.into_iter().map(|(member, _)| member).collect()
+            let set = SortedSet::open(context.data, place)?;
+            (set.count(), set.large().map(|(id, _)| Large::SortedSet(id)))
         }
         Some(_) => return Err(WRONG_TYPE.into()),
     };
-    Ok((kind, elements))
+    Ok(Sorted { kind, count, large })
+}
+
+/// All elements, in their own order.
+fn elements(context: &mut Context<'_, '_>, kind: Option<Kind>, key: &[u8]) -> Result<Run, Failure> {
+    let (place, mut run) = ((context.session.db, key), Run::default());
+    let mut push = |element: &[u8]| {
+        run.push(element, Weight::Own);
+        true
+    };
+    match kind {
+        Some(Kind::List) => {
+            let mut list = List::open(context.data, place)?;
+            let all = 0..list.count();
+            list.visit(all, Direction::Forward, &mut |_, element| element.with(&mut push))?;
+        }
+        Some(Kind::Set) => Set::open(context.data, place)?.visit(Bound::Unbounded, &mut push)?,
+        Some(Kind::SortedSet) => {
+            let mut set = SortedSet::open(context.data, place)?;
+            set.visit(&Span::ALL, Direction::Forward, &mut |member, _| push(member))?;
+        }
+        _ => {}
+    }
+    Ok(run)
 }
 
 fn denied(option: &str) -> Failure {
@@ -227,21 +254,34 @@ fn denied(option: &str) -> Failure {
 }
 
 fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut Reply) -> Outcome {
-    let mut query = Query::parse(args, stores, may_read_all_keys(context, args))?;
-    let (kind, mut elements) = elements(context, args.at(1))?;
-    let by_script = context.shared.scripts.running.is_some();
-    if query.keeps_order && kind == Some(Kind::Set) && (query.target.is_some() || by_script) {
-        // What is stored, and what a script sees, must not depend on the order in which a set happens to be.
-        (query.keeps_order, query.is_alphabetic, query.by) = (false, true, None);
+    let query = Query::parse(args, stores, may_read_all_keys(context, args))?;
+    let Sorted { kind, count, large } = find(context, args.at(1))?;
+    let is_repeatable = query.target.is_some() || context.shared.scripts.running.is_some();
+    let (mut plan, mut is_turned) = query.plan((kind, count as usize), is_repeatable);
+    if let Some(large) = large
+        && count > AT_ONCE_MAX
+        && may_sort_later(context, &query, &plan)
+    {
+        let source = large.source(count, (&mut plan, &mut is_turned));
+        let values = snapshot_values(context)?;
+        let sorting = Sorting::new(values, (source, is_turned), plan, reply.apart());
+        context.put_off(PutOff::Sorting(sorting));
+        return Ok(());
     }
-    if !query.keeps_order {
-        elements = query.sort(context, elements)?;
-    } else if query.is_descending && kind != Some(Kind::Set) {
-        elements.reverse();
+    let mut run = elements(context, kind, args.at(1))?;
+    if is_turned {
+        run.reverse();
     }
-    let range = query.range(elements.len());
-    elements.truncate(range.end);
-    let shown = query.shown(context, elements.split_off(range.start.min(elements.len())))?;
+    for at in 0..run.len() {
+        plan.weigh((&mut run, at), &mut InTurn(context))?;
+    }
+    run.sort(plan.order);
+    let mut shown = Vec::new();
+    for at in plan.range.clone() {
+        plan.show(run.element(at), &mut InTurn(context), &mut |one| {
+            shown.push(one.map(<[u8]>::to_vec));
+        })?;
+    }
     match query.target {
         Some(target) => {
             store(context, target, shown, reply)?;
@@ -258,6 +298,13 @@ fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut 
             Ok(())
         }
     }
+}
+
+/// Whether elements may be read in later turns. What is looked up there and missed is not published.
+fn may_sort_later(context: &Context<'_, '_>, query: &Query<'_>, plan: &Plan) -> bool {
+    let looks_up = plan.looks_up_weights() || plan.looks_up_shown();
+    let publishes = looks_up && context.shared.settings.notified.has(Classes::MISS);
+    context.session.may_list_later() && query.target.is_none() && !publishes
 }
 
 /// Puts a list under a key, in the place of what is there.

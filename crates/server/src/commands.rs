@@ -31,6 +31,7 @@ mod hash;
 mod help;
 mod hyperloglog;
 mod info;
+mod join_source;
 mod keys;
 mod latency;
 mod lcs;

@@ -59,6 +59,14 @@ impl Shown {
         }
     }
 
+    /// Replies with a member of a set or sorted set.
+    pub(crate) fn member(self, member: &[u8], score: f64, reply: &mut Reply) {
+        match self {
+            Shown::Scored { .. } => self.scored(member, score, reply),
+            _ => reply.bulk(member),
+        }
+    }
+
     /// Replies with a member of a sorted set.
     pub(crate) fn scored(self, member: &[u8], score: f64, reply: &mut Reply) {
         let Shown::Scored { with_scores, resp3 } = self else { return };

@@ -6,7 +6,7 @@ use super::*;
 use crate::element_listing::READ_AT_ONCE;
 
 /// Executes a command for each number, its words in one piece.
-fn each(
+pub(super) fn each(
     event_loop: &mut EventLoop<'_>,
     client: &mut TcpStream,
     numbers: std::ops::Range<usize>,
@@ -20,7 +20,7 @@ fn each(
 }
 
 /// Steps until nothing is put off; `between` is called before each. How many steps it were.
-fn turns(
+pub(super) fn turns(
     event_loop: &mut EventLoop<'_>,
     mut between: impl FnMut(&mut EventLoop<'_>, usize),
 ) -> usize {

@@ -56,6 +56,7 @@ mod inline;
 mod integrity;
 mod invalidate;
 mod item_state;
+mod join_listing;
 mod key_positions;
 mod key_search;
 mod latency;

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use crate::args::{Args, Kept};
 use crate::element_listing::ElementListing;
 use crate::failure::Failure;
+use crate::join_listing::JoinListing;
 use crate::key_search::KeySearch;
 use crate::reply::Reply;
-use crate::set_join::SetJoin;
 use crate::sorting::Sorting;
 use crate::strip_listing::StripListing;
 use crate::token::Token;
@@ -78,7 +78,7 @@ pub(crate) enum PutOff {
     /// The elements of a large list.
     Strips(StripListing),
     /// What several large sets make.
-    Sets(SetJoin),
+    Sets(JoinListing),
     /// SORT of many elements.
     Sorting(Sorting),
 }
@@ -111,15 +111,13 @@ impl PutOff {
 
     /// The memory of what was found, and of what is held to find more, in bytes.
     fn memory(&self) -> usize {
-        let (found, held) = match self {
-            PutOff::Keys(search) => (search.found(), 0),
-            PutOff::Elements(listing) => (listing.found(), 0),
-            PutOff::Strips(listing) => (listing.found(), 0),
-            PutOff::Sets(join) => (join.found(), join.held()),
-            PutOff::Sorting(sorting) => (sorting.found(), sorting.held()),
-        };
-        let buffer = found.buffer();
-        buffer.used + buffer.free + held
+        match self {
+            PutOff::Keys(search) => search.found().memory(),
+            PutOff::Elements(listing) => listing.found().memory(),
+            PutOff::Strips(listing) => listing.found().memory(),
+            PutOff::Sets(join) => join.memory(),
+            PutOff::Sorting(sorting) => sorting.memory(),
+        }
     }
 }
 

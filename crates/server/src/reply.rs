@@ -128,6 +128,12 @@ impl Reply {
         Buffer { used: self.waiting(), free: self.bytes.capacity() - self.waiting() }
     }
 
+    /// The memory that it takes, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let buffer = self.buffer();
+        buffer.used + buffer.free
+    }
+
     /// Frees the buffer when it is empty.
     pub(crate) fn shrink(&mut self) {
         if self.bytes.is_empty() {

@@ -108,17 +108,20 @@ impl Run {
         self.entries.get(at).map_or(&[], |entry| bytes_at(&self.bytes, entry.element))
     }
 
+    /// The number that an element is sorted by; 0 without one.
+    pub(crate) fn number(&self, at: usize) -> f64 {
+        match self.entries.get(at).map(|entry| entry.weight) {
+            Some(Weighed::Number(number)) => number,
+            _ => 0.0,
+        }
+    }
+
     /// Puts the elements in order.
-    pub(crate) fn sort(&mut self, order: Order) {
+    fn sort(&mut self, order: Order) {
         let Run { bytes, entries } = self;
         if order != Order::Kept {
             entries.sort_by(|a, b| compare((bytes, a), (bytes, b), order));
         }
-    }
-
-    /// Turns the order of the elements round.
-    pub(crate) fn reverse(&mut self) {
-        self.entries.reverse();
     }
 }
 
@@ -157,16 +160,39 @@ pub(crate) struct Merge {
     order: Order,
     /// Runs that have a next element: a heap, at whose top is the one with the first of them.
     heap: Vec<usize>,
+    /// All runs are there.
+    has_begun: bool,
 }
 
 impl Merge {
-    /// Of runs, each of which is in this order.
-    pub(crate) fn new(runs: Vec<Run>, order: Order) -> Merge {
-        let heap: Vec<usize> = (0..runs.len()).filter(|&at| runs[at].len() > 0).collect();
-        let cursors = runs.into_iter().map(|run| Cursor { run, at: 0 }).collect();
-        let mut merge = Merge { cursors, order, heap };
-        (0..merge.heap.len() / 2).rev().for_each(|at| merge.sink(at));
-        merge
+    /// Of no runs.
+    pub(crate) fn new(order: Order) -> Merge {
+        Merge { cursors: Vec::new(), order, heap: Vec::new(), has_begun: false }
+    }
+
+    /// Sorts a run, which is one of those that are merged.
+    pub(crate) fn add(&mut self, mut run: Run) {
+        run.sort(self.order);
+        self.cursors.push(Cursor { run, at: 0 });
+    }
+
+    /// Turns the order round in which the elements were added.
+    pub(crate) fn turn_round(&mut self) {
+        self.cursors.reverse();
+        self.cursors.iter_mut().for_each(|cursor| cursor.run.entries.reverse());
+    }
+
+    /// All runs were added.
+    pub(crate) fn begin(&mut self) {
+        let cursors = &self.cursors;
+        self.heap = (0..cursors.len()).filter(|&at| cursors[at].run.len() > 0).collect();
+        (0..self.heap.len() / 2).rev().for_each(|at| self.sink(at));
+        self.has_begun = true;
+    }
+
+    /// Whether all runs were added.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// The run with the next element, and where it is in it.
@@ -229,9 +255,10 @@ mod tests {
             }
             runs.last_mut().unwrap().push(element.as_bytes(), weight(number));
         }
-        runs.iter_mut().for_each(|run| run.sort(order));
         runs.insert(3, Run::default());
-        let (mut merge, mut found) = (Merge::new(runs, order), Vec::new());
+        let (mut merge, mut found) = (Merge::new(order), Vec::new());
+        runs.into_iter().for_each(|run| merge.add(run));
+        merge.begin();
         while let Some((run, at)) = merge.next() {
             found.push(run.element(at).to_vec());
             merge.pass();

@@ -35,10 +35,8 @@ pub(crate) struct Sorting {
     /// Elements that are weighed, up to so many.
     run: Run,
     weighed: usize,
-    /// Those before them.
-    runs: Vec<Run>,
-    /// All, once they are read.
-    merge: Option<Merge>,
+    /// Those before them, and in the end all.
+    merge: Merge,
     /// Elements that were passed over or shown.
     passed: usize,
     found: Reply,
@@ -57,11 +55,10 @@ impl Sorting {
             values,
             source: Some(source),
             is_turned,
+            merge: Merge::new(plan.order),
             plan,
             run: Run::default(),
             weighed: 0,
-            runs: Vec::new(),
-            merge: None,
             passed: 0,
             found,
             count: 0,
@@ -73,7 +70,7 @@ impl Sorting {
     /// # Errors
     /// Damage; what another server has written; a weight that is no number.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
-        if self.merge.is_some() {
+        if self.merge.has_begun() {
             return self.show();
         }
         if self.weighed == self.run.len() {
@@ -113,26 +110,19 @@ impl Sorting {
 
     /// All of the run are weighed. Behind the last one runs are merged.
     fn end_run(&mut self) {
-        let mut run = std::mem::take(&mut self.run);
+        self.merge.add(std::mem::take(&mut self.run));
         self.weighed = 0;
-        run.sort(self.plan.order);
-        if self.is_turned {
-            run.reverse();
-        }
-        self.runs.push(run);
         if self.source.is_none() {
-            let mut runs = std::mem::take(&mut self.runs);
             if self.is_turned {
-                runs.reverse();
+                self.merge.turn_round();
             }
-            self.merge = Some(Merge::new(runs, self.plan.order));
+            self.merge.begin();
         }
     }
 
     /// Shows the next elements; true: those that are asked for have been shown.
     fn show(&mut self) -> Result<bool, Failure> {
         let Sorting { values, plan, merge, passed, found, count, .. } = self;
-        let Some(merge) = merge else { return Ok(true) };
         let (mut left, bytes_max) = (READ_AT_ONCE, found.waiting() + BYTES_AT_ONCE);
         while left > 0 && found.waiting() < bytes_max {
             if *passed >= plan.range.end || found.is_overflown() {
@@ -156,15 +146,9 @@ impl Sorting {
         Ok(false)
     }
 
-    /// What was found so far.
-    pub(crate) fn found(&self) -> &Reply {
-        &self.found
-    }
-
-    /// Bytes of memory that it holds beside what was found.
-    pub(crate) fn held(&self) -> usize {
-        let runs: usize = self.runs.iter().map(Run::memory).sum();
-        runs + self.run.memory() + self.merge.as_ref().map_or(0, Merge::memory)
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.run.memory() + self.merge.memory() + self.found.memory()
     }
 
     /// Replies with what was found.

@@ -21,7 +21,7 @@ use crate::permission::may_read_all_keys;
 use crate::put_off::PutOff;
 use crate::reply::Reply;
 use crate::sort_plan::{LookUp, Plan};
-use crate::sort_run::{Order, Run, Weight};
+use crate::sort_run::{Merge, Order, Run, Weight};
 use crate::sorting::Sorting;
 
 /// The family.
@@ -269,18 +269,24 @@ fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut 
         return Ok(());
     }
     let mut run = elements(context, kind, args.at(1))?;
-    if is_turned {
-        run.reverse();
-    }
     for at in 0..run.len() {
         plan.weigh((&mut run, at), &mut InTurn(context))?;
     }
-    run.sort(plan.order);
+    let mut sorted = Merge::new(plan.order);
+    sorted.add(run);
+    if is_turned {
+        sorted.turn_round();
+    }
+    sorted.begin();
     let mut shown = Vec::new();
-    for at in plan.range.clone() {
-        plan.show(run.element(at), &mut InTurn(context), &mut |one| {
-            shown.push(one.map(<[u8]>::to_vec));
-        })?;
+    for at in 0..plan.range.end {
+        let Some((run, next)) = sorted.next() else { break };
+        if at >= plan.range.start {
+            plan.show(run.element(next), &mut InTurn(context), &mut |one| {
+                shown.push(one.map(<[u8]>::to_vec));
+            })?;
+        }
+        sorted.pass();
     }
     match query.target {
         Some(target) => {

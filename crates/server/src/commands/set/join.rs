@@ -1,51 +1,25 @@
 //! Unions, intersections and differences.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::args::Args;
 use crate::collection::Set;
 use crate::command::Context;
 use crate::commands::argument::{integer, key_count};
-use crate::commands::listing::{AT_ONCE_MAX, snapshot};
+use crate::commands::join_source::{Source, are_many, join_in_snapshot};
 use crate::commands::removal::remove;
+use crate::element_listing::Shown;
 use crate::event_class::Classes;
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::join_listing::{JoinListing, JoinUse};
 use crate::notify::notify;
 use crate::put_off::PutOff;
 use crate::reply::Reply;
-use crate::set_join::{Join, Members, SetJoin};
+use crate::set_join::{Aggregate, Join};
 
-/// A set that has so many times more members than the first is searched for each of these, and not read.
-const SEARCHED_FROM: u64 = 8;
-
-/// A set that is joined with others.
-#[derive(Clone, Copy)]
-struct Source<'a> {
-    key: &'a [u8],
-    count: u64,
-    /// The id of a large one.
-    id: Option<u64>,
-}
-
-impl<'a> Source<'a> {
-    fn find(context: &mut Context<'_, '_>, key: &'a [u8]) -> Result<Source<'a>, Failure> {
-        let set = Set::open(context.data, (context.session.db, key))?;
-        Ok(Source { key, count: set.count(), id: set.large().map(|(id, _)| id) })
-    }
-
-    fn read(self, context: &mut Context<'_, '_>) -> Result<Vec<Vec<u8>>, Failure> {
-        Set::open(context.data, (context.session.db, self.key))?.members()
-    }
-
-    /// Its members for later turns. Those of a small one stand in the entry of its key, and are read at once.
-    fn members(self, context: &mut Context<'_, '_>, first: u64) -> Result<Members, Failure> {
-        let is_searched = self.count / SEARCHED_FROM > first;
-        match self.id {
-            Some(id) => Ok(Members::large(id, is_searched)),
-            None => Ok(Members::small(self.read(context)?)),
-        }
-    }
+/// The members of one set.
+fn read(context: &mut Context<'_, '_>, source: Source<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+    Set::open(context.data, (context.session.db, source.key))?.members()
 }
 
 /// The sets under these keys.
@@ -53,7 +27,7 @@ fn find<'a>(
     context: &mut Context<'_, '_>,
     keys: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Vec<Source<'a>>, Failure> {
-    keys.map(|key| Source::find(context, key)).collect()
+    keys.map(|key| Source::set(context, key)).collect()
 }
 
 /// The members of what these sets make, at most so many of an intersection.
@@ -69,7 +43,7 @@ fn join(
             let mut members = Vec::new();
             let mut seen = BTreeSet::new();
             for source in sources {
-                for member in source.read(context)? {
+                for member in read(context, source)? {
                     if !seen.contains(&member) {
                         members.push(member.clone());
                         seen.insert(member);
@@ -83,7 +57,7 @@ fn join(
             if first_repeats(&sources) {
                 return Ok(Vec::new());
             }
-            let mut members = first.read(context)?;
+            let mut members = read(context, *first)?;
             for source in rest {
                 let mut other = Set::open(context.data, (context.session.db, source.key))?;
                 if source.count <= members.len() as u64 {
@@ -109,7 +83,7 @@ fn intersect(
     if smallest.count == 0 {
         return Ok(Vec::new());
     }
-    let mut members = smallest.read(context)?;
+    let mut members = read(context, *smallest)?;
     for source in others {
         let mut other = Set::open(context.data, (context.session.db, source.key))?;
         retain(&mut members, |member| other.contains(member))?;
@@ -139,48 +113,23 @@ fn first_repeats(sources: &[Source<'_>]) -> bool {
     first.is_some_and(|(first, rest)| rest.iter().any(|one| one.key == first.key))
 }
 
-/// Whether members are read in later turns: the client can wait, and they are many which are to be read or looked for. Of a large
-/// set beside a small one only few are.
+/// Whether members are read in later turns: the client can wait, and they are many.
 fn is_put_off(context: &Context<'_, '_>, sources: &[Source<'_>], join: Join) -> bool {
-    if !context.session.may_list_later() || join == Join::Difference && first_repeats(sources) {
-        return false;
-    }
-    let counts = || sources.iter().map(|source| source.count);
-    let most = match join {
-        Join::Intersection => counts().min().unwrap_or(0),
-        Join::Union => u64::MAX,
-        Join::Difference => counts().next().unwrap_or(0),
-    };
-    counts().fold(0, |sum: u64, count| sum.saturating_add(count.min(most))) > AT_ONCE_MAX
+    let is_empty = join == Join::Difference && first_repeats(sources);
+    context.session.may_list_later() && !is_empty && are_many(sources, join)
 }
 
-/// Joins the sets in later turns; the members are only counted if `counts_to` says up to how many.
+/// Joins the sets in later turns.
 fn join_later(
     context: &mut Context<'_, '_>,
     mut sources: Vec<Source<'_>>,
-    (join, counts_to): (Join, Option<usize>),
-    reply: &Reply,
+    (join, used): (Join, JoinUse),
 ) -> Outcome {
     let mut known = BTreeSet::new();
     sources.retain(|source| known.insert(source.key));
-    // First those that most likely spare a look at the others.
-    match join {
-        Join::Intersection => sources.sort_by_key(|source| source.count),
-        Join::Difference => {
-            let others = sources.get_mut(1..).unwrap_or_default();
-            others.sort_by_key(|source| Reverse(source.count));
-        }
-        Join::Union => {}
-    }
-    let first = match join {
-        // All are read.
-        Join::Union => u64::MAX,
-        _ => sources.first().map_or(0, |first| first.count),
-    };
-    let sets: Result<Vec<Members>, Failure> =
-        sources.into_iter().map(|source| source.members(context, first)).collect();
-    let join = SetJoin::new(snapshot(context)?, (join, sets?), counts_to, reply.apart());
-    context.put_off(PutOff::Sets(join));
+    let sources: Vec<_> = sources.into_iter().map(|source| (source, 1.0)).collect();
+    let join = join_in_snapshot(context, &sources, (join, Aggregate::Max))?;
+    context.put_off(PutOff::Sets(JoinListing::new(join, used)));
     Ok(())
 }
 
@@ -192,7 +141,8 @@ fn reply_join(
 ) -> Outcome {
     let sources = find(context, args.from(1))?;
     if is_put_off(context, &sources, kind) {
-        return join_later(context, sources, (kind, None), reply);
+        let used = JoinUse::Shown(reply.apart(), Shown::Members);
+        return join_later(context, sources, (kind, used));
     }
     let members = join(context, sources, kind, usize::MAX)?;
     reply.set(members.len());
@@ -285,7 +235,7 @@ pub(super) fn sintercard(
     let limit = if limit == 0 { usize::MAX } else { limit };
     let sources = find(context, args.from(2).take(count))?;
     if is_put_off(context, &sources, Join::Intersection) {
-        return join_later(context, sources, (Join::Intersection, Some(limit)), reply);
+        return join_later(context, sources, (Join::Intersection, JoinUse::Counted(limit)));
     }
     let members = join(context, sources, Join::Intersection, limit)?;
     reply.integer(members.len() as i64);

@@ -1,47 +1,23 @@
 //! Unions, intersections and differences.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use crate::args::Args;
-use crate::collection::{Set, SortedSet, Span};
 use crate::command::Context;
 use crate::commands::argument::integer;
-use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
+use crate::commands::join_source::{Source, are_many, join_in_snapshot};
+use crate::element_listing::Shown;
+use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::float::parse_double;
-use crate::format::Kind;
+use crate::join_listing::{JoinListing, JoinUse};
 use crate::number::parse_integer;
+use crate::put_off::PutOff;
 use crate::reply::Reply;
-use tembo_kv::Direction;
+use crate::set_join::{Aggregate, Join, Scored, weighted};
 
 use super::range::store;
 use super::shown::show;
-
-/// How several sets make one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Join {
-    Union,
-    Intersection,
-    Difference,
-}
-
-/// What the score of a member is that several sets have.
-#[derive(Clone, Copy)]
-enum Aggregate {
-    Sum,
-    Min,
-    Max,
-}
-
-impl Aggregate {
-    fn of(self, a: f64, b: f64) -> f64 {
-        match self {
-            Aggregate::Sum if (a + b).is_nan() => 0.0,
-            Aggregate::Sum => a + b,
-            Aggregate::Min => a.min(b),
-            Aggregate::Max => a.max(b),
-        }
-    }
-}
 
 /// What a command does with what it finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,41 +27,22 @@ enum Use {
     Store,
 }
 
-type Members = Vec<(Vec<u8>, f64)>;
-
 /// What a command joins.
-struct Query {
-    sources: Vec<Members>,
-    weights: Vec<f64>,
+struct Query<'a> {
+    /// The sets, with their weights.
+    sources: Vec<(Source<'a>, f64)>,
     aggregate: Aggregate,
     with_scores: bool,
     limit: u64,
 }
 
-/// The members of a set or sorted set; those of a set have the score 1.
-fn members(context: &mut Context<'_, '_>, key: &[u8]) -> Result<Members, Failure> {
-    let place = (context.session.db, key);
-    match context.data.find(place.0, place.1)?.map(|value| value.of.kind) {
-        None => Ok(Vec::new()),
-        Some(Kind::Set) => {
-            let members = Set::open(context.data, place)?.members()?;
-            Ok(members.into_iter().map(|member| (member, 1.0)).collect())
-        }
-        Some(Kind::SortedSet) => {
-            let mut set = SortedSet::open(context.data, place)?;
-            set.list(&Span::ALL, Direction::Forward, u64::MAX)
-        }
-        Some(_) => Err(WRONG_TYPE.into()),
-    }
-}
-
-impl Query {
+impl<'a> Query<'a> {
     /// The query whose number of keys is the argument at `at`.
     fn parse(
         context: &mut Context<'_, '_>,
-        args: Args<'_>,
+        args: Args<'a>,
         (join, used, name): (Join, Use, &str),
-    ) -> Result<Query, Failure> {
+    ) -> Result<Query<'a>, Failure> {
         let at = if used == Use::Store { 2 } else { 1 };
         let count = integer(args.at(at))?;
         if count < 1 {
@@ -95,11 +52,10 @@ impl Query {
         if end > args.count() {
             return Err(SYNTAX.into());
         }
-        let sources: Result<Vec<Members>, Failure> =
-            (at + 1..end).map(|at| members(context, args.at(at))).collect();
+        let sources: Result<Vec<_>, Failure> =
+            (at + 1..end).map(|at| Ok((Source::any_set(context, args.at(at))?, 1.0))).collect();
         let mut query = Query {
             sources: sources?,
-            weights: vec![1.0; end - at - 1],
             aggregate: Aggregate::Sum,
             with_scores: false,
             limit: u64::MAX,
@@ -117,11 +73,11 @@ impl Query {
         let is_weighed = join != Join::Difference && used != Use::Count;
         while at < args.count() {
             let left = args.count() - at;
-            if is_weighed && left > self.weights.len() && args.is(at, "WEIGHTS") {
-                for (weight, at) in self.weights.iter_mut().zip(at + 1..) {
+            if is_weighed && left > self.sources.len() && args.is(at, "WEIGHTS") {
+                for ((_, weight), at) in self.sources.iter_mut().zip(at + 1..) {
                     *weight = parse_double(args.at(at)).ok_or("ERR weight value is not a float")?;
                 }
-                at += 1 + self.weights.len();
+                at += 1 + self.sources.len();
             } else if is_weighed && left >= 2 && args.is(at, "AGGREGATE") {
                 self.aggregate = match args.at(at + 1).to_ascii_uppercase().as_slice() {
                     b"SUM" => Aggregate::Sum,
@@ -146,13 +102,12 @@ impl Query {
     }
 
     /// What the sets make, in order.
-    fn find(self, join: Join) -> Members {
+    fn find(&self, context: &mut Context<'_, '_>, join: Join) -> Result<Vec<Scored>, Failure> {
         let (aggregate, sources) = (self.aggregate, self.sources.len());
         let mut found: HashMap<Vec<u8>, (f64, usize)> = HashMap::new();
-        for (nth, (source, weight)) in self.sources.into_iter().zip(self.weights).enumerate() {
-            for (member, score) in source {
-                let weighed = score * weight;
-                let score = if weighed.is_nan() { 0.0 } else { weighed };
+        for (nth, (source, weight)) in self.sources.iter().enumerate() {
+            for (member, score) in source.scored(context)? {
+                let score = weighted(score, *weight);
                 match found.get_mut(&member) {
                     Some((sum, times)) => {
                         (*sum, *times) = (aggregate.of(*sum, score), *times + 1);
@@ -169,13 +124,27 @@ impl Query {
             Join::Intersection => times == sources,
             Join::Difference => times == 1,
         };
-        let mut members: Members = found
+        let mut members: Vec<Scored> = found
             .into_iter()
             .filter(|(_, (_, times))| is_in(*times))
             .map(|(member, (score, _))| (member, score))
             .collect();
-        members.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
-        members
+        let scores = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(Ordering::Equal);
+        members.sort_by(|a, b| scores(a.1, b.1).then_with(|| a.0.cmp(&b.0)));
+        Ok(members)
+    }
+
+    /// Whether members are read in later turns: the client can wait, and they are many. In the turn itself all would be.
+    fn is_put_off(&self, context: &Context<'_, '_>) -> bool {
+        let sources: Vec<Source<'_>> = self.sources.iter().map(|(source, _)| *source).collect();
+        context.session.may_list_later() && are_many(&sources, Join::Union)
+    }
+
+    /// Joins the sets in later turns.
+    fn join_later(&self, context: &mut Context<'_, '_>, (join, used): (Join, JoinUse)) -> Outcome {
+        let join = join_in_snapshot(context, &self.sources, (join, self.aggregate))?;
+        context.put_off(PutOff::Sets(JoinListing::new(join, used)));
+        Ok(())
     }
 }
 
@@ -186,8 +155,12 @@ fn read(
     reply: &mut Reply,
 ) -> Outcome {
     let query = Query::parse(context, args, (join, Use::Reply, name))?;
-    let with_scores = query.with_scores;
-    show((with_scores, context.session.resp3), &query.find(join), reply);
+    let (with_scores, resp3) = (query.with_scores, context.session.resp3);
+    if query.is_put_off(context) {
+        let used = JoinUse::Sorted(reply.apart(), Shown::Scored { with_scores, resp3 });
+        return query.join_later(context, (join, used));
+    }
+    show((with_scores, resp3), &query.find(context, join)?, reply);
     Ok(())
 }
 
@@ -197,7 +170,8 @@ fn store_join(
     (join, name): (Join, &str),
     reply: &mut Reply,
 ) -> Outcome {
-    let found = Query::parse(context, args, (join, Use::Store, name))?.find(join);
+    let query = Query::parse(context, args, (join, Use::Store, name))?;
+    let found = query.find(context, join)?;
     reply.integer(found.len() as i64);
     store(context, args.at(1), &found, name)
 }
@@ -221,8 +195,12 @@ pub(super) fn zintercard(
 ) -> Outcome {
     let form = (Join::Intersection, Use::Count, "zintercard");
     let query = Query::parse(context, args, form)?;
-    let limit = query.limit;
-    reply.integer((query.find(Join::Intersection).len() as u64).min(limit) as i64);
+    if query.is_put_off(context) {
+        let most = usize::try_from(query.limit).unwrap_or(usize::MAX);
+        return query.join_later(context, (Join::Intersection, JoinUse::Counted(most)));
+    }
+    let found = query.find(context, Join::Intersection)?.len() as u64;
+    reply.integer(found.min(query.limit) as i64);
     Ok(())
 }
 

@@ -10,6 +10,8 @@ use crate::put_off::{PutOff, PutOffCommand};
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::sort_run;
+use crate::sources::Sources;
 
 /// What a command works on.
 pub(crate) struct Context<'a, 's> {
@@ -35,8 +37,38 @@ impl Context<'_, '_> {
 
     /// The client's command goes on in later turns.
     pub(crate) fn put_off(&mut self, put_off: PutOff) {
-        self.session.put_off = Some(Box::new(PutOffCommand::new(put_off)));
+        self.go_on_later(put_off, None);
+    }
+
+    /// The client's command goes on in later turns. Then it is executed again, to store what it has found in these keys.
+    ///
+    /// # Errors
+    /// Damage.
+    pub(crate) fn put_off_store<'k>(
+        &mut self,
+        put_off: PutOff,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Outcome {
+        let db = self.session.db;
+        let mut sources = Sources::new(self.session.id, db);
+        for key in keys {
+            sources.add(key, self.data.find(db, key)?.map(|value| value.expiry_ms));
+        }
+        self.data.watches.hold(&sources);
+        self.go_on_later(put_off, Some(sources));
+        Ok(())
+    }
+
+    fn go_on_later(&mut self, put_off: PutOff, sources: Option<Sources>) {
+        let is_second = self.session.again.is_some();
+        let command = PutOffCommand::new(put_off, sources, is_second);
+        self.session.put_off = Some(Box::new(command));
         self.shared.put_off.add(self.session.token);
+    }
+
+    /// What the command has found in later turns, to be stored now.
+    pub(crate) fn take_found(&mut self) -> Option<sort_run::Run> {
+        self.session.again.as_mut().and_then(|again| again.found.take())
     }
 }
 

@@ -192,6 +192,7 @@ impl<'s> Dataset<'s> {
         if self.access != Access::Removed {
             self.access = access;
         }
+        self.watches.touch_held();
         self.known_ends.forget();
         // If it is not written, the commit of the turn fails.
         if self.write_back().is_ok() {

@@ -201,13 +201,20 @@ fn access_refusal(access: Access, command: &Command, writes: bool) -> Option<&'s
     }
 }
 
-/// Executes one request that MULTI has queued, as [`execute`] does.
+/// Executes one request that MULTI has queued, that has waited or was put off, as [`execute`] does.
 pub(crate) fn execute_queued(
     context: &mut Context<'_, '_>,
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Result<(), Error> {
     match find(context.table, args) {
+        Ok((command, _))
+            if context.session.again.is_some() && context.data.access() != Access::Open =>
+        {
+            // What could be written when it began cannot be now.
+            let refusal = access_refusal(context.data.access(), command, command.has(WRITE));
+            reject(context, args, refusal.unwrap_or(READ_ONLY).as_bytes(), reply)
+        }
         Ok(found) => execute(context, found, args, reply),
         Err((_, failure)) => reject(context, args, failure.as_bytes(), reply),
     }
@@ -237,7 +244,9 @@ pub(crate) fn execute(
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Result<(), Error> {
-    context.shared.stats.commands += 1;
+    // One that is executed again was counted and shown when it was put off.
+    let is_new = context.session.again.is_none();
+    context.shared.stats.commands += u64::from(is_new);
     let began = context.shared.observed.began();
     context.session.changed |= command.has(SESSION);
     let mark = reply.mark();
@@ -245,7 +254,7 @@ pub(crate) fn execute(
     let notified = context.shared.settings.notified;
     context.data.added.begin(notified.has(Classes::NEW));
     let mut missing = Vec::new();
-    if notified.has(Classes::MISS) {
+    if notified.has(Classes::MISS) && is_new {
         missing = missing_keys(context, command, args);
         if command.has(WRITE) {
             // What the command does to other keys comes later.
@@ -253,7 +262,7 @@ pub(crate) fn execute(
             missing.clear();
         }
     }
-    let is_monitored = context.shared.pubsub.is_monitored() && !command.has(ADMIN);
+    let is_monitored = is_new && context.shared.pubsub.is_monitored() && !command.has(ADMIN);
     let is_shown_first = is_monitored && is_shown_first(command);
     if is_shown_first {
         show(context, args);
@@ -312,7 +321,8 @@ fn observe(
     if shared.notes_usage && (lookups.hits > 0 || command.has(WRITE)) {
         note_use(shared, context.session.db, command, args);
     }
-    let took_ns = shared.observed.end_command(began);
+    let earlier_ns = context.session.again.as_ref().map_or(0, |again| again.took_ns);
+    let took_ns = shared.observed.end_command(began) + earlier_ns;
     if context.session.waits_for.is_some() {
         return;
     }

@@ -29,6 +29,8 @@ mod replicas;
 mod sorted_joins;
 #[path = "event_loop_sort_tests.rs"]
 mod sorting;
+#[path = "event_loop_store_tests.rs"]
+mod storing;
 
 /// Many times what anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

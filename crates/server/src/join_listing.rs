@@ -1,5 +1,5 @@
-//! SINTER, SINTERCARD, SUNION and SDIFF of many members, and ZINTER, ZINTERCARD, ZUNION and ZDIFF: what a
-//! [join](crate::set_join) finds is shown or counted, or sorted by score before.
+//! SINTER, SINTERCARD, SUNION and SDIFF of many members, ZINTER, ZINTERCARD, ZUNION and ZDIFF, and those that store: what a
+//! [join](crate::set_join) finds is shown, counted or kept, or sorted by score before it is shown.
 //!
 //! What is shown waits for the last member, because its count comes before it. It waits in a reply of its own with the limit of the
 //! client's: one that outgrows `client-output-buffer-limit` ends the client as if it had been made in its own turn. It is not copied
@@ -19,6 +19,8 @@ pub(crate) enum JoinUse {
     Shown(Reply, Shown),
     /// They are shown in this reply, so, in the order of their scores.
     Sorted(Reply, Shown),
+    /// They are kept with their scores, to be stored.
+    Kept(Run),
 }
 
 /// Members in the order of their scores, some of which are sorted at a time.
@@ -77,6 +79,10 @@ impl JoinListing {
                     sorted.add(member, score);
                     true
                 }
+                JoinUse::Kept(kept) => {
+                    kept.push(member, Weight::Number(score));
+                    true
+                }
             }
         })?;
         if has_ended && matches!(used, JoinUse::Sorted(..)) {
@@ -101,10 +107,19 @@ impl JoinListing {
         found.is_overflown()
     }
 
+    /// What is to be stored.
+    pub(crate) fn into_kept(self) -> Option<Run> {
+        match self.used {
+            JoinUse::Kept(kept) => Some(kept),
+            _ => None,
+        }
+    }
+
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
         let found = match &self.used {
             JoinUse::Counted(_) => 0,
+            JoinUse::Kept(kept) => kept.memory(),
             JoinUse::Shown(found, _) | JoinUse::Sorted(found, _) => found.memory(),
         };
         self.join.memory() + self.sorted.run.memory() + self.sorted.merge.memory() + found
@@ -113,7 +128,7 @@ impl JoinListing {
     /// Replies with what was found.
     pub(crate) fn reply(self, reply: &mut Reply) {
         match self.used {
-            JoinUse::Counted(_) => reply.integer(self.count as i64),
+            JoinUse::Counted(_) | JoinUse::Kept(_) => reply.integer(self.count as i64),
             JoinUse::Shown(found, shown) | JoinUse::Sorted(found, shown) => {
                 reply.headed(found, |header| shown.begin(self.count, header));
             }

@@ -99,6 +99,7 @@ mod snapshot_values;
 mod sort_plan;
 mod sort_run;
 mod sorting;
+mod sources;
 mod stats;
 mod string;
 mod strip_listing;

@@ -11,7 +11,9 @@ use crate::failure::Failure;
 use crate::join_listing::JoinListing;
 use crate::key_search::KeySearch;
 use crate::reply::Reply;
+use crate::sort_run::Run;
 use crate::sorting::Sorting;
+use crate::sources::Sources;
 use crate::strip_listing::StripListing;
 use crate::token::Token;
 
@@ -21,14 +23,39 @@ const TOGETHER_MAX: usize = 2;
 /// A command that is put off.
 pub(crate) struct PutOffCommand {
     work: PutOff,
+    /// What it has to have read unchanged to store what it finds; `None`: it replies with that.
+    sources: Option<Sources>,
+    /// It was put off before, and its sources have changed.
+    is_second: bool,
     args: Option<Kept>,
     took_ns: u64,
 }
 
+/// A command that has gone on in later turns is executed again, to store what it has found.
+pub(crate) struct Again {
+    /// What that is; `None`: what it has read has changed, or it has taken it.
+    pub(crate) found: Option<Run>,
+    /// It may be put off once more.
+    pub(crate) may_put_off: bool,
+    /// How long it was executed so far, in nanoseconds.
+    pub(crate) took_ns: u64,
+}
+
 impl PutOffCommand {
     /// The command that goes on with this.
-    pub(crate) fn new(work: PutOff) -> PutOffCommand {
-        PutOffCommand { work, args: None, took_ns: 0 }
+    pub(crate) fn new(work: PutOff, sources: Option<Sources>, is_second: bool) -> PutOffCommand {
+        PutOffCommand { work, sources, is_second, args: None, took_ns: 0 }
+    }
+
+    /// What it watches.
+    pub(crate) fn sources(&self) -> Option<&Sources> {
+        self.sources.as_ref()
+    }
+
+    /// How it is executed again, if its sources have changed or not.
+    pub(crate) fn again(self, is_changed: bool) -> Again {
+        let found = if is_changed { None } else { self.work.into_found() };
+        Again { found, may_put_off: !self.is_second, took_ns: self.took_ns }
     }
 
     /// The turn in which it began has executed it for so long.
@@ -65,7 +92,8 @@ impl PutOffCommand {
     /// The memory that it takes, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let args = self.args.as_ref().map_or(0, Kept::size);
-        size_of::<PutOffCommand>() + args + self.work.memory()
+        let sources = self.sources.as_ref().map_or(0, Sources::memory);
+        size_of::<PutOffCommand>() + args + sources + self.work.memory()
     }
 }
 
@@ -95,6 +123,15 @@ impl PutOff {
             PutOff::Strips(listing) => listing.advance(),
             PutOff::Sets(join) => join.advance(),
             PutOff::Sorting(sorting) => sorting.advance(),
+        }
+    }
+
+    /// What was found, if it is to be stored.
+    fn into_found(self) -> Option<Run> {
+        match self {
+            PutOff::Sets(join) => join.into_kept(),
+            PutOff::Sorting(sorting) => sorting.into_kept(),
+            PutOff::Keys(_) | PutOff::Elements(_) | PutOff::Strips(_) => None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use crate::args::Kept;
 use crate::buffer::Buffer;
 use crate::goal::Goal;
-use crate::put_off::PutOffCommand;
+use crate::put_off::{Again, PutOffCommand};
 use crate::token::Token;
 use crate::tracking::Tracked;
 use crate::waiting::Wait;
@@ -210,6 +210,8 @@ pub(crate) struct Session {
     pub(crate) can_wait: bool,
     /// A command that is under way: its reply comes before that of any other command.
     pub(crate) put_off: Option<Box<PutOffCommand>>,
+    /// The command that is executed has gone on in later turns.
+    pub(crate) again: Option<Box<Again>>,
 }
 
 impl Session {
@@ -257,12 +259,14 @@ impl Session {
             is_replica: false,
             can_wait: false,
             put_off: None,
+            again: None,
         }
     }
 
     /// Whether the reply to a command may come in a later turn.
     pub(crate) fn may_put_off(&self) -> bool {
-        self.can_wait && !self.executing && self.replies == Replies::On
+        let may_again = self.again.as_ref().is_none_or(|again| again.may_put_off);
+        self.can_wait && !self.executing && self.replies == Replies::On && may_again
     }
 
     /// Whether what keys hold may be shown in a later turn. Not to a client that gets messages of changes: one would come

@@ -116,6 +116,11 @@ impl Run {
         }
     }
 
+    /// All elements, with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], f64)> + Clone {
+        (0..self.len()).map(|at| (self.element(at), self.number(at)))
+    }
+
     /// Puts the elements in order.
     fn sort(&mut self, order: Order) {
         let Run { bytes, entries } = self;

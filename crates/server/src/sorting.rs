@@ -24,6 +24,42 @@ impl LookUp for SnapshotValues {
     }
 }
 
+/// What becomes of what is shown of elements.
+pub(crate) enum SortUse {
+    /// It is replied with.
+    Shown(Reply),
+    /// It is kept, to be stored.
+    Kept(Run),
+}
+
+impl SortUse {
+    fn add(&mut self, shown: Option<&[u8]>) {
+        match (self, shown) {
+            (SortUse::Shown(found), Some(shown)) => found.bulk(shown),
+            (SortUse::Shown(found), None) => found.null(),
+            (SortUse::Kept(kept), shown) => kept.push(shown.unwrap_or_default(), Weight::Own),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            SortUse::Shown(found) => found.waiting(),
+            SortUse::Kept(kept) => kept.size(),
+        }
+    }
+
+    fn is_overflown(&self) -> bool {
+        matches!(self, SortUse::Shown(found) if found.is_overflown())
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            SortUse::Shown(found) => found.memory(),
+            SortUse::Kept(kept) => kept.memory(),
+        }
+    }
+}
+
 /// A SORT under way.
 pub(crate) struct Sorting {
     values: SnapshotValues,
@@ -39,17 +75,17 @@ pub(crate) struct Sorting {
     merge: Merge,
     /// Elements that were passed over or shown.
     passed: usize,
-    found: Reply,
+    used: SortUse,
     count: usize,
 }
 
 impl Sorting {
-    /// Of elements in a snapshot, which are turned round before they are sorted, or not. `found` takes what is shown of them.
+    /// Of elements in a snapshot, which are turned round before they are sorted, or not. `used` takes what is shown of them.
     pub(crate) fn new(
         values: SnapshotValues,
         (source, is_turned): (ElementSource, bool),
         plan: Plan,
-        found: Reply,
+        used: SortUse,
     ) -> Sorting {
         Sorting {
             values,
@@ -60,7 +96,7 @@ impl Sorting {
             run: Run::default(),
             weighed: 0,
             passed: 0,
-            found,
+            used,
             count: 0,
         }
     }
@@ -122,19 +158,16 @@ impl Sorting {
 
     /// Shows the next elements; true: those that are asked for have been shown.
     fn show(&mut self) -> Result<bool, Failure> {
-        let Sorting { values, plan, merge, passed, found, count, .. } = self;
-        let (mut left, bytes_max) = (READ_AT_ONCE, found.waiting() + BYTES_AT_ONCE);
-        while left > 0 && found.waiting() < bytes_max {
-            if *passed >= plan.range.end || found.is_overflown() {
+        let Sorting { values, plan, merge, passed, used, count, .. } = self;
+        let (mut left, bytes_max) = (READ_AT_ONCE, used.size() + BYTES_AT_ONCE);
+        while left > 0 && used.size() < bytes_max {
+            if *passed >= plan.range.end || used.is_overflown() {
                 return Ok(true);
             }
             let Some((run, at)) = merge.next() else { return Ok(true) };
             if *passed >= plan.range.start {
                 plan.show(run.element(at), values, &mut |shown| {
-                    match shown {
-                        Some(shown) => found.bulk(shown),
-                        None => found.null(),
-                    }
+                    used.add(shown);
                     *count += 1;
                 })?;
                 left = left.saturating_sub(plan.get.len());
@@ -146,13 +179,24 @@ impl Sorting {
         Ok(false)
     }
 
+    /// What is to be stored.
+    pub(crate) fn into_kept(self) -> Option<Run> {
+        match self.used {
+            SortUse::Kept(kept) => Some(kept),
+            SortUse::Shown(_) => None,
+        }
+    }
+
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
-        self.run.memory() + self.merge.memory() + self.found.memory()
+        self.run.memory() + self.merge.memory() + self.used.memory()
     }
 
     /// Replies with what was found.
     pub(crate) fn reply(self, reply: &mut Reply) {
-        reply.array_of(self.count, self.found);
+        match self.used {
+            SortUse::Shown(found) => reply.array_of(self.count, found),
+            SortUse::Kept(_) => reply.integer(self.count as i64),
+        }
     }
 }

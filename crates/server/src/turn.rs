@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tembo_kv::Error as StoreError;
 
-use crate::args::Kept;
+use crate::args::{Args, Kept};
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
@@ -315,7 +315,10 @@ impl<'s> Turns<'s> {
                 connection.stopped = connection.has_more();
                 return Ok(());
             }
-            if connection.session.put_off.is_some() && !self.go_on(connection) {
+            if connection.session.put_off.is_some() {
+                if self.go_on(connection)? {
+                    continue;
+                }
                 connection.stopped = true;
                 return Ok(());
             }
@@ -496,6 +499,23 @@ impl<'s> Turns<'s> {
         }
         self.shared.observed.begin();
         connection.session.served = Some(key.to_vec());
+        let done = self.execute_kept(connection, wait.command.args());
+        connection.session.served = None;
+        if connection.session.waits_for.is_some() {
+            connection.session.waits_for = Some(wait);
+            return done;
+        }
+        self.data.waiting.remove(token, &wait);
+        self.resume(token, connection);
+        done
+    }
+
+    /// Executes a command that was kept, of a client that waits for its reply.
+    fn execute_kept(
+        &mut self,
+        connection: &mut Connection,
+        args: Args<'_>,
+    ) -> Result<(), StoreError> {
         let Connection { session, reply, .. } = connection;
         let mark = reply.mark();
         let mut context = Context {
@@ -506,18 +526,11 @@ impl<'s> Turns<'s> {
             table: &self.table,
             shutdown: self.shutdown,
         };
-        let done = execute_queued(&mut context, wait.command.args(), reply);
+        let done = execute_queued(&mut context, args, reply);
         self.shared.pubsub.deliver_own(session, reply, mark);
         if self.shared.tracking.is_on() {
             invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
         }
-        connection.session.served = None;
-        if connection.session.waits_for.is_some() {
-            connection.session.waits_for = Some(wait);
-            return done;
-        }
-        self.data.waiting.remove(token, &wait);
-        self.resume(token, connection);
         done
     }
 
@@ -587,7 +600,9 @@ impl<'s> Turns<'s> {
         for &token in &served {
             let Some(mut connection) = self.clients.take(token) else { continue };
             if let (Err(error), Some((mark, count))) = (&committed, connection.turn) {
-                replace_replies(&mut connection, mark, count, error);
+                // A command that is not replied to yet has an error for a reply, too.
+                let is_put_off = self.give_up(&mut connection.session);
+                replace_replies(&mut connection, mark, count + u32::from(is_put_off), error);
             }
             connection.end_turn();
             self.send(token, connection);
@@ -695,6 +710,7 @@ impl<'s> Turns<'s> {
     pub(crate) fn end(&mut self, token: Token, mut connection: Box<Connection>) {
         self.shared.clients_size = self.shared.clients_size.saturating_sub(connection.counted);
         self.data.watches.remove_all(&mut connection.session);
+        self.give_up(&mut connection.session);
         self.shared.paused.retain(|held| *held != token);
         if let Some(tracked) = connection.session.tracked.take() {
             self.shared.tracking.remove(token, &tracked.prefixes);
@@ -749,8 +765,6 @@ fn count_reply(connection: &mut Connection) {
 /// The turn failed: the error replaces the reply of every command of the client.
 fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: &StoreError) {
     connection.reply.truncate(mark);
-    // A command that is not replied to yet has an error for a reply, too.
-    let is_put_off = connection.session.put_off.take().is_some();
     if let Face::Items(face) = &connection.face {
         match memcached::failed_turn(face, error) {
             Some(line) => (0..count).for_each(|_| connection.reply.raw(&line)),
@@ -762,7 +776,7 @@ fn replace_replies(connection: &mut Connection, mark: usize, count: u32, error: 
         StoreError::Poisoned => POISONED.as_bytes().into(),
         other => store_text(other),
     };
-    for _ in 0..count + u32::from(is_put_off) {
+    for _ in 0..count {
         connection.reply.error(&text);
     }
     // An earlier reply of the turn no longer fits the session's state: SELECT, MULTI, AUTH, …

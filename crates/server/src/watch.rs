@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::session::Session;
+use crate::sources::{OF_COMMAND, Sources};
 
 /// One client's watch of one key.
 struct Watcher {
@@ -47,6 +48,28 @@ impl Watches {
                 self.databases[db].remove(key);
             }
         }
+    }
+
+    /// A command that goes on in later turns watches what it reads.
+    pub(crate) fn hold(&mut self, sources: &Sources) {
+        for (key, is_there) in &sources.keys {
+            self.add(sources.db, key, sources.watcher, !is_there);
+        }
+    }
+
+    /// It does so no more. Whether one of them has changed.
+    pub(crate) fn release(&mut self, sources: &Sources) -> bool {
+        for (key, _) in &sources.keys {
+            self.remove(sources.db, key, sources.watcher);
+        }
+        self.dirty.remove(&sources.watcher)
+    }
+
+    /// What commands read in later turns may have changed without being touched.
+    pub(crate) fn touch_held(&mut self) {
+        let watchers = self.databases.iter().flat_map(HashMap::values).flatten();
+        let held = watchers.map(|watcher| watcher.client).filter(|client| client & OF_COMMAND > 0);
+        self.dirty.extend(held);
     }
 
     /// The client watches nothing any more.

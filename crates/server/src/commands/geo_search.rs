@@ -5,7 +5,7 @@ use crate::collection::{SortedSet, Span};
 use crate::command::{Command, Context, DENY_OOM, READ, SORTED_SET, WRITE};
 use crate::commands::argument::integer;
 use crate::commands::geo::{place, reply_distance, reply_place, unit};
-use crate::commands::sorted_set::store;
+use crate::commands::sorted_set::{scored, store};
 use crate::effects::send_state;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::float::parse_double;
@@ -290,7 +290,7 @@ fn search(context: &mut Context<'_, '_>, args: Args<'_>, form: Form, reply: &mut
             .collect();
         reply.integer(members.len() as i64);
         let event = if form.is_search() { "geosearchstore" } else { "georadiusstore" };
-        store(context, target, &members, event)?;
+        store(context, target, scored(&members), event)?;
         return send_state(context, target);
     }
     let options = [query.with_distance, query.with_score, query.with_place];

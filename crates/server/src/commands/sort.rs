@@ -22,7 +22,7 @@ use crate::put_off::PutOff;
 use crate::reply::Reply;
 use crate::sort_plan::{LookUp, Plan};
 use crate::sort_run::{Merge, Order, Run, Weight};
-use crate::sorting::Sorting;
+use crate::sorting::{SortUse, Sorting};
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -254,7 +254,11 @@ fn denied(option: &str) -> Failure {
 }
 
 fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut Reply) -> Outcome {
+    let found = context.take_found();
     let query = Query::parse(args, stores, may_read_all_keys(context, args))?;
+    if let (Some(found), Some(target)) = (found, query.target) {
+        return store(context, target, &found, reply);
+    }
     let Sorted { kind, count, large } = find(context, args.at(1))?;
     let is_repeatable = query.target.is_some() || context.shared.scripts.running.is_some();
     let (mut plan, mut is_turned) = query.plan((kind, count as usize), is_repeatable);
@@ -264,11 +268,40 @@ fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut 
     {
         let source = large.source(count, (&mut plan, &mut is_turned));
         let values = snapshot_values(context)?;
-        let sorting = Sorting::new(values, (source, is_turned), plan, reply.apart());
-        context.put_off(PutOff::Sorting(sorting));
+        let new = |used| PutOff::Sorting(Sorting::new(values, (source, is_turned), plan, used));
+        if query.target.is_some() {
+            let sorting = new(SortUse::Kept(Run::default()));
+            return context.put_off_store(sorting, std::iter::once(args.at(1)));
+        }
+        context.put_off(new(SortUse::Shown(reply.apart())));
         return Ok(());
     }
-    let mut run = elements(context, kind, args.at(1))?;
+    let run = elements(context, kind, args.at(1))?;
+    let sorted = sort_at_once(context, run, (&plan, is_turned))?;
+    match query.target {
+        Some(target) => {
+            let mut shown = Run::default();
+            show(context, sorted, &plan, &mut |one| {
+                shown.push(one.unwrap_or_default(), Weight::Own);
+            })?;
+            store(context, target, &shown, reply)
+        }
+        None => {
+            reply.array(plan.range.len() * plan.get.len().max(1));
+            show(context, sorted, &plan, &mut |one| match one {
+                Some(one) => reply.bulk(one),
+                None => reply.null(),
+            })
+        }
+    }
+}
+
+/// Puts elements in order, in the turn itself.
+fn sort_at_once(
+    context: &mut Context<'_, '_>,
+    mut run: Run,
+    (plan, is_turned): (&Plan, bool),
+) -> Result<Merge, Failure> {
     for at in 0..run.len() {
         plan.weigh((&mut run, at), &mut InTurn(context))?;
     }
@@ -278,62 +311,50 @@ fn run(context: &mut Context<'_, '_>, args: Args<'_>, stores: bool, reply: &mut 
         sorted.turn_round();
     }
     sorted.begin();
-    let mut shown = Vec::new();
+    Ok(sorted)
+}
+
+/// Gives to `shown` what is asked for of elements.
+fn show(
+    context: &mut Context<'_, '_>,
+    mut sorted: Merge,
+    plan: &Plan,
+    shown: &mut dyn FnMut(Option<&[u8]>),
+) -> Outcome {
     for at in 0..plan.range.end {
         let Some((run, next)) = sorted.next() else { break };
         if at >= plan.range.start {
-            plan.show(run.element(next), &mut InTurn(context), &mut |one| {
-                shown.push(one.map(<[u8]>::to_vec));
-            })?;
+            plan.show(run.element(next), &mut InTurn(context), shown)?;
         }
         sorted.pass();
     }
-    match query.target {
-        Some(target) => {
-            store(context, target, shown, reply)?;
-            send_state(context, target)
-        }
-        None => {
-            reply.array(shown.len());
-            for one in shown {
-                match one {
-                    Some(one) => reply.bulk(&one),
-                    None => reply.null(),
-                }
-            }
-            Ok(())
-        }
-    }
+    Ok(())
 }
 
-/// Whether elements may be read in later turns. What is looked up there and missed is not published.
+/// Whether elements may be read in later turns. What is looked up there and missed is not published, and what is looked up for
+/// what is stored is not watched.
 fn may_sort_later(context: &Context<'_, '_>, query: &Query<'_>, plan: &Plan) -> bool {
     let looks_up = plan.looks_up_weights() || plan.looks_up_shown();
-    let publishes = looks_up && context.shared.settings.notified.has(Classes::MISS);
-    context.session.may_list_later() && query.target.is_none() && !publishes
+    let publishes = context.shared.settings.notified.has(Classes::MISS);
+    let is_whole = looks_up && (publishes || query.target.is_some());
+    context.session.may_list_later() && !is_whole
 }
 
 /// Puts a list under a key, in the place of what is there.
-fn store(
-    context: &mut Context<'_, '_>,
-    key: &[u8],
-    elements: Vec<Option<Vec<u8>>>,
-    reply: &mut Reply,
-) -> Outcome {
+fn store(context: &mut Context<'_, '_>, key: &[u8], elements: &Run, reply: &mut Reply) -> Outcome {
     reply.integer(elements.len() as i64);
-    if elements.is_empty() {
-        return remove(context, key);
+    if elements.len() == 0 {
+        remove(context, key)?;
+        return send_state(context, key);
     }
     let place = (context.session.db, key);
-    let size = elements.iter().flatten().map(Vec::len).sum();
-    context.data.atomically(size, |data| {
+    context.data.atomically(elements.size(), |data| {
         let mut list = List::replace(data, place);
-        let mut elements = elements.iter().map(|one| one.as_deref().unwrap_or_default());
-        elements.try_for_each(|element| list.push(End::Right, element))?;
+        elements.iter().try_for_each(|(element, _)| list.push(End::Right, element))?;
         list.save()
     })?;
     notify(context, Classes::LIST, "sortstore", key);
-    Ok(())
+    send_state(context, key)
 }
 
 fn sort(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

@@ -22,7 +22,7 @@ use tembo_kv::Direction;
 use shown::reply_score;
 
 pub(super) use add::{AddOptions, add_members};
-pub(super) use range::store;
+pub(super) use range::{scored, store};
 
 const READS: u32 = SORTED_SET | READ;
 const WRITES: u32 = SORTED_SET | WRITE;

@@ -16,6 +16,7 @@ use crate::notify::notify;
 use crate::put_off::PutOff;
 use crate::reply::Reply;
 use crate::set_join::{Aggregate, Join};
+use crate::sort_run::Run;
 
 /// The members of one set.
 fn read(context: &mut Context<'_, '_>, source: Source<'_>) -> Result<Vec<Vec<u8>>, Failure> {
@@ -120,16 +121,25 @@ fn is_put_off(context: &Context<'_, '_>, sources: &[Source<'_>], join: Join) -> 
 }
 
 /// Joins the sets in later turns.
-fn join_later(
+fn later(
     context: &mut Context<'_, '_>,
     mut sources: Vec<Source<'_>>,
     (join, used): (Join, JoinUse),
-) -> Outcome {
+) -> Result<JoinListing, Failure> {
     let mut known = BTreeSet::new();
     sources.retain(|source| known.insert(source.key));
     let sources: Vec<_> = sources.into_iter().map(|source| (source, 1.0)).collect();
     let join = join_in_snapshot(context, &sources, (join, Aggregate::Max))?;
-    context.put_off(PutOff::Sets(JoinListing::new(join, used)));
+    Ok(JoinListing::new(join, used))
+}
+
+fn join_later(
+    context: &mut Context<'_, '_>,
+    sources: Vec<Source<'_>>,
+    joined: (Join, JoinUse),
+) -> Outcome {
+    let join = later(context, sources, joined)?;
+    context.put_off(PutOff::Sets(join));
     Ok(())
 }
 
@@ -168,23 +178,42 @@ fn store_join(
     reply: &mut Reply,
     (kind, event): (Join, &str),
 ) -> Outcome {
-    let sources = find(context, args.from(2))?;
-    let members = join(context, sources, kind, usize::MAX)?;
-    let place = (context.session.db, args.at(1));
-    if members.is_empty() {
-        reply.integer(0);
-        return remove(context, place.1);
+    if let Some(found) = context.take_found() {
+        let members = found.iter().map(|(member, _)| member);
+        return store(context, (args.at(1), event), (members, found.size()), reply);
     }
+    let sources = find(context, args.from(2))?;
+    if is_put_off(context, &sources, kind) {
+        let join = later(context, sources, (kind, JoinUse::Kept(Run::default())))?;
+        return context.put_off_store(PutOff::Sets(join), args.from(2));
+    }
+    let members = join(context, sources, kind, usize::MAX)?;
     let size = members.iter().map(Vec::len).sum();
-    context.data.atomically(size, |data| {
+    store(context, (args.at(1), event), (members.iter().map(Vec::as_slice), size), reply)
+}
+
+/// Puts a set of these members, of so many bytes, under a key, in the place of what is there.
+fn store<'m>(
+    context: &mut Context<'_, '_>,
+    (key, event): (&[u8], &str),
+    (members, size): (impl Iterator<Item = &'m [u8]>, usize),
+    reply: &mut Reply,
+) -> Outcome {
+    let (place, mut members) = ((context.session.db, key), members.peekable());
+    if members.peek().is_none() {
+        reply.integer(0);
+        return remove(context, key);
+    }
+    let count = context.data.atomically(size, |data| {
         let mut set = Set::replace(data, place);
-        for member in &members {
+        for member in members {
             set.add(member)?;
         }
-        set.save()
+        let count = set.count();
+        set.save().map(|()| count)
     })?;
-    notify(context, Classes::SET, event, place.1);
-    reply.integer(members.len() as i64);
+    notify(context, Classes::SET, event, key);
+    reply.integer(count as i64);
     Ok(())
 }
 

@@ -15,8 +15,9 @@ use crate::number::parse_integer;
 use crate::put_off::PutOff;
 use crate::reply::Reply;
 use crate::set_join::{Aggregate, Join, Scored, weighted};
+use crate::sort_run::Run;
 
-use super::range::store;
+use super::range::{scored, store};
 use super::shown::show;
 
 /// What a command does with what it finds.
@@ -141,9 +142,18 @@ impl<'a> Query<'a> {
     }
 
     /// Joins the sets in later turns.
-    fn join_later(&self, context: &mut Context<'_, '_>, (join, used): (Join, JoinUse)) -> Outcome {
+    fn later(
+        &self,
+        context: &mut Context<'_, '_>,
+        (join, used): (Join, JoinUse),
+    ) -> Result<JoinListing, Failure> {
         let join = join_in_snapshot(context, &self.sources, (join, self.aggregate))?;
-        context.put_off(PutOff::Sets(JoinListing::new(join, used)));
+        Ok(JoinListing::new(join, used))
+    }
+
+    fn join_later(&self, context: &mut Context<'_, '_>, joined: (Join, JoinUse)) -> Outcome {
+        let join = self.later(context, joined)?;
+        context.put_off(PutOff::Sets(join));
         Ok(())
     }
 }
@@ -170,10 +180,19 @@ fn store_join(
     (join, name): (Join, &str),
     reply: &mut Reply,
 ) -> Outcome {
+    if let Some(found) = context.take_found() {
+        reply.integer(found.len() as i64);
+        return store(context, args.at(1), found.iter(), name);
+    }
     let query = Query::parse(context, args, (join, Use::Store, name))?;
+    if query.is_put_off(context) {
+        let join = query.later(context, (join, JoinUse::Kept(Run::default())))?;
+        let keys = query.sources.iter().map(|(source, _)| source.key);
+        return context.put_off_store(PutOff::Sets(join), keys);
+    }
     let found = query.find(context, join)?;
     reply.integer(found.len() as i64);
-    store(context, args.at(1), &found, name)
+    store(context, args.at(1), scored(&found), name)
 }
 
 pub(super) fn zunion(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {

@@ -186,24 +186,31 @@ pub(super) fn zrangestore(
     let query = Query::parse(args, Form { key: 2, stores: true, ..OPEN })?;
     let found = query.find(context, u64::MAX)?.members;
     reply.integer(found.len() as i64);
-    store(context, args.at(1), &found, "zrangestore")
+    store(context, args.at(1), scored(&found), "zrangestore")
+}
+
+/// Members that are to be stored.
+pub(in crate::commands) fn scored(
+    members: &[(Vec<u8>, f64)],
+) -> impl Iterator<Item = (&[u8], f64)> + Clone {
+    members.iter().map(|(member, score)| (&member[..], *score))
 }
 
 /// Puts a sorted set of these members under a key, in the place of what is there.
-pub(in crate::commands) fn store(
+pub(in crate::commands) fn store<'m>(
     context: &mut Context<'_, '_>,
     key: &[u8],
-    members: &[(Vec<u8>, f64)],
+    mut members: impl Iterator<Item = (&'m [u8], f64)> + Clone,
     event: &str,
 ) -> Outcome {
-    let place = (context.session.db, key);
-    if members.is_empty() {
+    let (place, size) =
+        ((context.session.db, key), members.clone().map(|one| one.0.len() + 8).sum());
+    if size == 0 {
         return removal::remove(context, key);
     }
-    let size = members.iter().map(|(member, _)| member.len() + 8).sum();
     context.data.atomically(size, |data| {
         let mut set = SortedSet::replace(data, place);
-        members.iter().try_for_each(|(member, score)| set.set(member, None, *score))?;
+        members.try_for_each(|(member, score)| set.set(member, None, score))?;
         set.save()
     })?;
     notify(context, Classes::SORTED_SET, event, key);

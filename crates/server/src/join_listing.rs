@@ -19,8 +19,10 @@ pub(crate) enum JoinUse {
     Shown(Reply, Shown),
     /// They are shown in this reply, so, in the order of their scores.
     Sorted(Reply, Shown),
-    /// They are kept with their scores, to be stored.
+    /// They are kept, to be stored.
     Kept(Run),
+    /// They are kept with their scores and in the order of these, in which they are stored fastest.
+    KeptSorted(Run),
 }
 
 /// Members in the order of their scores, some of which are sorted at a time.
@@ -75,42 +77,47 @@ impl JoinListing {
                     shown.member(member, score, found);
                     !found.is_overflown()
                 }
-                JoinUse::Sorted(..) => {
+                JoinUse::Sorted(..) | JoinUse::KeptSorted(_) => {
                     sorted.add(member, score);
                     true
                 }
                 JoinUse::Kept(kept) => {
-                    kept.push(member, Weight::Number(score));
+                    kept.push(member, Weight::Own);
                     true
                 }
             }
         })?;
-        if has_ended && matches!(used, JoinUse::Sorted(..)) {
+        if has_ended && matches!(used, JoinUse::Sorted(..) | JoinUse::KeptSorted(_)) {
             sorted.begin();
             return Ok(false);
         }
         Ok(has_ended)
     }
 
-    /// Shows the next members in the order of their scores; true: it has come to its end.
+    /// Shows or keeps the next members in the order of their scores; true: it has come to its end.
     fn show(&mut self) -> bool {
-        let JoinUse::Sorted(found, shown) = &mut self.used else { return true };
-        let bytes_max = found.waiting() + BYTES_AT_ONCE;
+        let mut bytes = 0;
         for _ in 0..READ_AT_ONCE {
             let Some((run, at)) = self.sorted.merge.next() else { return true };
-            shown.member(run.element(at), run.number(at), found);
+            let (member, score) = (run.element(at), run.number(at));
+            match &mut self.used {
+                JoinUse::Sorted(found, shown) => shown.member(member, score, found),
+                JoinUse::KeptSorted(kept) => kept.push(member, Weight::Number(score)),
+                _ => return true,
+            }
+            bytes += member.len();
             self.sorted.merge.pass();
-            if found.is_overflown() || found.waiting() >= bytes_max {
+            if bytes >= BYTES_AT_ONCE {
                 break;
             }
         }
-        found.is_overflown()
+        matches!(&self.used, JoinUse::Sorted(found, _) if found.is_overflown())
     }
 
     /// What is to be stored.
     pub(crate) fn into_kept(self) -> Option<Run> {
         match self.used {
-            JoinUse::Kept(kept) => Some(kept),
+            JoinUse::Kept(kept) | JoinUse::KeptSorted(kept) => Some(kept),
             _ => None,
         }
     }
@@ -119,7 +126,7 @@ impl JoinListing {
     pub(crate) fn memory(&self) -> usize {
         let found = match &self.used {
             JoinUse::Counted(_) => 0,
-            JoinUse::Kept(kept) => kept.memory(),
+            JoinUse::Kept(kept) | JoinUse::KeptSorted(kept) => kept.memory(),
             JoinUse::Shown(found, _) | JoinUse::Sorted(found, _) => found.memory(),
         };
         self.join.memory() + self.sorted.run.memory() + self.sorted.merge.memory() + found
@@ -128,7 +135,9 @@ impl JoinListing {
     /// Replies with what was found.
     pub(crate) fn reply(self, reply: &mut Reply) {
         match self.used {
-            JoinUse::Counted(_) | JoinUse::Kept(_) => reply.integer(self.count as i64),
+            JoinUse::Counted(_) | JoinUse::Kept(_) | JoinUse::KeptSorted(_) => {
+                reply.integer(self.count as i64);
+            }
             JoinUse::Shown(found, shown) | JoinUse::Sorted(found, shown) => {
                 reply.headed(found, |header| shown.begin(self.count, header));
             }

@@ -59,7 +59,7 @@ impl Watches {
 
     /// It does so no more. Whether one of them has changed.
     pub(crate) fn release(&mut self, sources: &Sources) -> bool {
-        for (key, _) in &sources.keys {
+        for key in sources.keys.keys() {
             self.remove(sources.db, key, sources.watcher);
         }
         self.dirty.remove(&sources.watcher)

@@ -186,7 +186,7 @@ fn store_join(
     }
     let query = Query::parse(context, args, (join, Use::Store, name))?;
     if query.is_put_off(context) {
-        let join = query.later(context, (join, JoinUse::Kept(Run::default())))?;
+        let join = query.later(context, (join, JoinUse::KeptSorted(Run::default())))?;
         let keys = query.sources.iter().map(|(source, _)| source.key);
         return context.put_off_store(PutOff::Sets(join), keys);
     }

@@ -42,7 +42,8 @@ experiments:
 	cargo build --release --package tembo-cli --package tembo-lab --features tembo-lab/rivals,tembo-lab/rivals-debian
 	$(TARGET)/release/tembo-lab bench all $(if $(FULL),--resume --out target/bench/full,--quick --out target/bench/quick)
 
-# The kill test, 200 rounds in each domain, and the long crash test.
+# The kill test, 200 rounds in each domain, and the long crash test; then queues and locks of clients, whose servers are killed.
 torture: build
 	cargo xtask torture
 	scripts/queues.sh $(TARGET)/release/tembo </dev/null
+	scripts/locks.sh $(TARGET)/release/tembo </dev/null

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Job queues and clients in other languages against the binary given: BullMQ with ioredis, Celery, go-redis. In the middle of
-# the jobs a worker is killed, then the server (SIGKILL), which starts again; no job may be lost. Packages come by their
-# names from their registries; what cannot be installed is skipped, and says so.
+# Job queues and clients in other languages against the binary given: BullMQ with ioredis, Sidekiq, Celery, go-redis. In the
+# middle of the jobs a worker is killed, then the server (SIGKILL), which starts again; no job may be lost but those that a queue
+# itself gives up with a kill, as its part says. Packages come by their names from their registries; what cannot be installed is
+# skipped, and says so.
 set -eu
 cd "$(dirname "$0")/.."
 TEMBO=$(realpath "${1:-target/release/tembo}")
@@ -76,6 +77,24 @@ crash() {
     "$1" finish "$JOBS"
 }
 
+# The server is killed while `$1 push` adds jobs; what was acknowledged is there afterwards.
+pushes() {
+    : >"$folder/pushed"
+    "$1" push "$folder/pushed" &
+    workers=$!
+    tries=0
+    until [ "$(wc -l <"$folder/pushed")" -ge "$JOBS" ] || [ "$tries" -gt 600 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    kill -9 "$server"
+    wait "$server" 2>/dev/null || true
+    wait "$workers"
+    workers=
+    serve "$port"
+    "$1" pushed "$folder/pushed"
+}
+
 stop() {
     kill "$server"
     wait "$server"
@@ -92,7 +111,11 @@ cat >"$folder/celery" <<RUN
 #!/bin/sh
 TEMBO_PORT=\$(cat "$folder/port") exec "$folder/venv/bin/python" "$PWD/tests/clients/queue_celery.py" "\$@"
 RUN
-chmod +x "$folder/bullmq" "$folder/celery"
+cat >"$folder/sidekiq" <<RUN
+#!/bin/sh
+REDIS_URL=redis://127.0.0.1:\$(cat "$folder/port")/0 exec ruby "$PWD/tests/clients/queue_sidekiq.rb" "\$@"
+RUN
+chmod +x "$folder/bullmq" "$folder/celery" "$folder/sidekiq"
 
 echo "==> BullMQ, ioredis"
 mkdir "$folder/node"
@@ -104,6 +127,20 @@ if command -v npm >/dev/null && (cd "$folder/node" && npm install --silent --no-
     stop
 else
     echo "SKIPPED: npm is missing, or its registry is not reached"
+fi
+
+echo "==> Sidekiq"
+if ! command -v sidekiq >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ruby-sidekiq </dev/null >/dev/null 2>&1 || true
+fi
+if command -v sidekiq >/dev/null; then
+    serve 0
+    crash "$folder/sidekiq"
+    ask FLUSHALL >/dev/null
+    pushes "$folder/sidekiq"
+    stop
+else
+    echo "SKIPPED: Sidekiq is missing (apt install ruby-sidekiq)"
 fi
 
 echo "==> Celery"

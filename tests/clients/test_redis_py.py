@@ -206,6 +206,47 @@ def test_lock(client):
         assert client.get("lock") == "another's"
 
 
+@each_protocol
+def test_lock_expires(client):
+    short, other = client.lock("lock", timeout=0.3), client.lock("lock", timeout=100)
+    since = time.monotonic()
+    assert short.acquire(blocking=False) is True
+    assert other.acquire(blocking_timeout=0.05) is False
+    assert other.acquire(blocking_timeout=10) is True
+    assert time.monotonic() - since >= 0.3
+    assert other.owned() and not short.owned()
+    for call in (short.release, lambda: short.extend(1), short.reacquire):
+        # A lock forgets its token with a release.
+        token = short.local.token
+        try:
+            call()
+            raise AssertionError("changed what another owns")
+        except redis.exceptions.LockNotOwnedError:
+            short.local.token = token
+    assert client.get("lock") == other.local.token.decode()
+    other.release()
+
+
+@each_protocol
+def test_lock_under_contention(client):
+    inside = []
+
+    def work():
+        for _ in range(20):
+            with client.lock("lock", timeout=100, sleep=0.001):
+                count = int(client.get("count") or 0)
+                inside.append(count)
+                client.set("count", count + 1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside == list(range(80))
+    assert client.exists("lock") == 0
+
+
 def test_errors():
     client = connect(2)
     for call in (

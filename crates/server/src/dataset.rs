@@ -443,7 +443,7 @@ impl<'s> Dataset<'s> {
 
     /// The value under `key`, even if it has expired.
     #[inline]
-    fn get_raw(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
+    pub(crate) fn get_raw(&mut self, db: usize, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
         if key.len() > KEY_SIZE_MAX {
             return Ok(None);
         }

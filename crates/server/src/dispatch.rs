@@ -19,7 +19,7 @@ use crate::invalidate::{Changed, invalidate};
 use crate::key_positions::key_positions;
 use crate::miss::{missing_keys, notify_misses};
 use crate::monitor::{is_secret, is_shown_first, show};
-use crate::notify::{notify_added, notify_evicted};
+use crate::notify::{expire_key, notify_added, notify_evicted};
 use crate::observed::{Event, SlowCommand, shortened};
 use crate::parse::COMMAND_SIZE_MAX;
 use crate::permission::{self, Place};
@@ -267,6 +267,9 @@ pub(crate) fn execute(
     if is_shown_first {
         show(context, args);
     }
+    if !context.data.expires_actively {
+        expire_named(context, command, args);
+    }
     let is_followed = context.shared.propagation.is_on;
     if is_followed {
         begin_effects(context, command, args);
@@ -280,6 +283,9 @@ pub(crate) fn execute(
     observe(context, (command, number), args, (began, failed));
     if is_monitored && !is_shown_first {
         show(context, args);
+    }
+    if context.session.executing && context.shared.tracking.is_on() {
+        context.shared.tracking.hold(context.data.watches.take_changed_keys());
     }
     if context.session.tracked.is_some() {
         note_read(context, command, args);
@@ -300,6 +306,19 @@ pub(crate) fn execute(
         Failure::Store(Error::Poisoned) => Err(Error::Poisoned),
         Failure::Store(error) if cut_short => Err(error),
         Failure::Store(_) | Failure::Reply(_) | Failure::UnknownLayout => Ok(()),
+    }
+}
+
+/// Removes what has expired of the keys that a command reads: nothing else does while DEBUG has that not done by itself. A write
+/// replaces what it meets.
+#[cold]
+fn expire_named(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>) {
+    if command.has(WRITE) {
+        return;
+    }
+    let db = context.session.db;
+    for at in key_positions(command, command.keys, args).unwrap_or_default() {
+        expire_key(context.data, context.shared, context.clients, (db, args.at(at)));
     }
 }
 

@@ -1,8 +1,9 @@
 //! Keyspace notifications: each change of a key is published, if `notify-keyspace-events` asks for its class.
 
+use crate::access::Access;
 use crate::clients::Clients;
 use crate::command::Context;
-use crate::dataset::Expired;
+use crate::dataset::{Dataset, Expired};
 use crate::event_class::Classes;
 use crate::shared::Shared;
 
@@ -73,6 +74,27 @@ pub(crate) fn notify_expired(shared: &mut Shared, clients: &mut Clients, expired
         if shared.settings.notified.has(class) {
             publish_event(shared, clients, key, event);
         }
+    }
+}
+
+/// Removes a key now if it has expired, and publishes that.
+#[cold]
+pub(crate) fn expire_key(
+    data: &mut Dataset<'_>,
+    shared: &mut Shared,
+    clients: &mut Clients,
+    (db, key): (usize, &[u8]),
+) {
+    if data.access() != Access::Open || shared.pause.is_on(shared.clock.steady_ms) {
+        return;
+    }
+    data.record_expired(true);
+    // Where the store has no room, the key is removed later, as others that are due; it is hidden until then.
+    if let Ok(true) = data.expire_key(db, key) {
+        shared.stats.expired_keys += 1;
+    }
+    for expired in data.take_expired() {
+        notify_expired(shared, clients, &expired);
     }
 }
 

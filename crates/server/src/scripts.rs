@@ -54,6 +54,8 @@ pub(crate) struct Scripts {
     pub(crate) libraries: Libraries,
     /// The script that runs.
     pub(crate) running: Option<Running>,
+    /// Scripts may call DEBUG PROTOCOL and DEBUG SLEEP.
+    pub(crate) may_debug: bool,
     /// The last script has ended with an error, and its command is still to be counted.
     pub(crate) ended_with_error: bool,
 }

@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     started: Vec<Vec<u8>>,
     /// The server listens beyond loopback.
     is_exposed: bool,
+    /// Nothing is durable.
+    is_volatile: bool,
     /// Protected mode.
     pub(crate) protected: bool,
     /// Entries of ACL LOG.
@@ -131,6 +133,7 @@ impl Settings {
             values: PARAMETERS.iter().map(|(_, value, _)| value.as_bytes().to_vec()).collect(),
             started: Vec::new(),
             is_exposed: config.exposed().is_some(),
+            is_volatile: false,
             protected: true,
             denials_max: 0,
             keepalive_s: 0,
@@ -372,6 +375,7 @@ impl Settings {
             ("logged", "interval") => "everysec",
             _ => "always",
         };
+        self.is_volatile = domain == "volatile";
         self.put("appendfsync", appendfsync.to_owned());
     }
 
@@ -401,7 +405,10 @@ impl Settings {
             Kind::OutputLimits => {
                 check_output_limits(&String::from_utf8_lossy(&self.values[index]), &text)
             }
-            Kind::Flag => match text.to_ascii_lowercase().as_str() {
+            Kind::Appending if self.is_volatile && text.eq_ignore_ascii_case("yes") => {
+                Err("nothing is durable in the domain volatile".to_owned())
+            }
+            Kind::Flag | Kind::Appending => match text.to_ascii_lowercase().as_str() {
                 "yes" => Ok(b"yes".to_vec()),
                 "no" => Ok(b"no".to_vec()),
                 _ => Err("argument must be 'yes' or 'no'".to_owned()),

@@ -34,6 +34,8 @@ pub(crate) struct Tracking {
     clients: BTreeSet<Token>,
     keys: HashMap<Vec<u8>, BTreeSet<Token>>,
     prefixes: BTreeMap<Vec<u8>, BTreeSet<Token>>,
+    /// Keys that the transaction or script which is being executed has changed, and the clients that had read them.
+    held: (Vec<Vec<u8>>, Invalid),
 }
 
 /// Keys of which clients are to be notified.
@@ -87,12 +89,10 @@ impl Tracking {
     /// The clients that are to be notified of these keys, which are forgotten: one by one those that have read them, together
     /// those that named a prefix.
     pub(crate) fn changed(&mut self, keys: Vec<Vec<u8>>) -> (Invalid, Invalid) {
-        let mut read = Invalid::new();
+        self.hold(keys);
+        let (keys, read) = std::mem::take(&mut self.held);
         let mut named: BTreeMap<(Token, Vec<u8>), BTreeSet<Vec<u8>>> = BTreeMap::new();
         for key in keys {
-            for token in self.keys.remove(&key).into_iter().flatten() {
-                read.push((token, vec![key.clone()]));
-            }
             for (prefix, tokens) in
                 self.prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix))
             {
@@ -103,6 +103,22 @@ impl Tracking {
         }
         let named = named.into_iter().map(|((token, _), keys)| (token, keys.into_iter().collect()));
         (read, named.collect())
+    }
+
+    /// A part of a transaction or script has changed these keys. Their clients are notified when it ends; one that reads them in
+    /// a later part has read what there is, and is not notified of that change.
+    pub(crate) fn hold(&mut self, keys: Vec<Vec<u8>>) {
+        for key in &keys {
+            for token in self.keys.remove(key).into_iter().flatten() {
+                self.held.1.push((token, vec![key.clone()]));
+            }
+        }
+        self.held.0.extend(keys);
+    }
+
+    /// Whether clients are to be notified of what a transaction or script has changed.
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.0.is_empty()
     }
 
     /// Forgets keys until no more than so many are noted; their clients are to be notified.

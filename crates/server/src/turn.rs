@@ -24,7 +24,7 @@ use crate::invalidate::{Changed, forget_keys, invalidate};
 use crate::latency::Stage;
 use crate::memcached::{self, Step};
 use crate::metrics;
-use crate::notify::{notify_evicted, notify_expired};
+use crate::notify::{expire_key, notify_evicted, notify_expired};
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
 use crate::prefetch::prefetch;
@@ -486,6 +486,10 @@ impl<'s> Turns<'s> {
         (db, key): (usize, &[u8]),
     ) -> Result<(), StoreError> {
         let found = self.data.kind(db, key)?;
+        if found.is_none() {
+            // What follows would see it otherwise, as long as nothing removes it.
+            expire_key(&mut self.data, &mut self.shared, &mut self.clients, (db, key));
+        }
         let wants = |wait: &Wait| wait.needs_key || found == Some(wait.kind);
         let Some(wait) = connection.session.waits_for.take_if(|wait| wants(wait)) else {
             return Ok(());
@@ -749,7 +753,7 @@ fn invalidate_changed(
     if is_cleared {
         invalidate(shared, clients, Some((&mut *session, &mut *reply)), Changed::All);
     }
-    if !keys.is_empty() {
+    if !keys.is_empty() || shared.tracking.has_held() {
         invalidate(shared, clients, Some((&mut *session, &mut *reply)), Changed::Keys(keys));
     }
     forget_keys(shared, clients, session, reply);

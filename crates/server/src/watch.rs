@@ -120,10 +120,14 @@ impl Watches {
         self.is_cleared |= self.changed.is_some();
     }
 
+    /// The keys that have changed since the last call, of [`take_changed`](Watches::take_changed) too.
+    pub(crate) fn take_changed_keys(&mut self) -> Vec<Vec<u8>> {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// The keys that have changed since the last call, and whether a database was cleared.
     pub(crate) fn take_changed(&mut self) -> (Vec<Vec<u8>>, bool) {
-        let changed = self.changed.as_mut().map(std::mem::take).unwrap_or_default();
-        (changed, std::mem::take(&mut self.is_cleared))
+        (self.take_changed_keys(), std::mem::take(&mut self.is_cleared))
     }
 
     /// Whether a key that the client watches was touched.

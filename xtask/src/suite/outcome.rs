@@ -4,12 +4,15 @@ use std::path::Path;
 
 use anyhow::Context;
 
+/// Behind the name of a test that was refused by its name.
+pub(super) const SKIPPED: &str = "refused by name";
+
 /// What became of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
     Failed,
-    /// Refused by a tag before it ran; one line may stand for a group of tests.
+    /// Refused by a tag or by name before it ran; one line may stand for a group of tests.
     Ignored,
     /// The unit ended here: what stands behind it did not run.
     Ended,
@@ -59,7 +62,11 @@ pub(super) fn parse(printed: &str) -> Vec<Outcome> {
             Verdict::Failed => rest.rsplit_once(" in tests/").map_or("", |(name, _)| name),
             Verdict::Ignored | Verdict::Ended => rest,
         };
-        outcomes.push(Outcome { verdict, test: one_line(test), detail: String::new() });
+        let mut test = one_line(test);
+        if line.starts_with("[skip]") {
+            test = format!("{test}: {SKIPPED}");
+        }
+        outcomes.push(Outcome { verdict, test, detail: String::new() });
     }
     outcomes
 }
@@ -70,7 +77,7 @@ fn of_line(line: &str) -> Option<(Verdict, &str)> {
     match status {
         "ok" => Some((Verdict::Passed, rest)),
         "err" => Some((Verdict::Failed, rest)),
-        "ignore" => Some((Verdict::Ignored, rest)),
+        "ignore" | "skip" => Some((Verdict::Ignored, rest)),
         "exception" | "TIMEOUT" => Some((Verdict::Ended, rest)),
         _ => None,
     }
@@ -116,6 +123,7 @@ mod tests {
         let printed = "Starting test server at port 21079\n[ready]: 12\nTesting unit/type/incr\n\
             [ok]: INCR (of a key) (3 ms)\n[err]: DECR in a loop in tests/unit/type/incr.tcl\n\
             Expected '1' to equal '2'\nmore\n[ignore]: Not supported on external server\n\
+            [skip]: INCR: twice\n\
             [1/1 done]: unit/type/incr (1 seconds)\n\n                   The End\n\n\
             *** [err]: DECR in a loop in tests/unit/type/incr.tcl\n";
         let outcomes = parse(printed);
@@ -126,6 +134,7 @@ mod tests {
                 (Verdict::Passed, "INCR (of a key)"),
                 (Verdict::Failed, "DECR in a loop"),
                 (Verdict::Ignored, "Not supported on external server"),
+                (Verdict::Ignored, "INCR: twice: refused by name"),
             ]
         );
         assert_eq!(outcomes[1].detail, "Expected '1' to equal '2'");

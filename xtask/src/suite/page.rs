@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::outcome::{self, Outcome, Verdict};
+use super::outcome::{self, Outcome, SKIPPED, Verdict};
 use super::{reasons, unit};
 
 const HEAD: &str = "\
@@ -26,8 +26,9 @@ const COLUMNS: &str = "\
 - *Redis*: tests that Redis 7.0.15 passes when it is run in the same way. That is the bar.
 - *passed*, *failed*: tests of this server. `+` is how many of Redis's tests did not run, because the unit stopped before them.
 - *refused*: lines of the suite about tests that it did not run: they need a server that the suite starts
-  itself, or have the tag `needs:debug`. One line can stand for a group of tests. Redis has the same number unless
+  itself, or much memory, or one of its processes. One line can stand for a group of tests. Redis has the same number unless
   a number follows in brackets.
+- Both servers allow `DEBUG` ([what it does here](redis-differences.md#debug)).
 
 ";
 
@@ -147,8 +148,8 @@ fn refusals(text: &mut String, tembo: &Units) -> std::fmt::Result {
 
 /// The suite's words, in ours.
 fn reason(words: &str) -> &'static str {
-    if words.contains("needs:debug") {
-        "tag `needs:debug`"
+    if words == SKIPPED {
+        "kills a process that the server has forked"
     } else if words.contains("external") {
         "needs a server that the suite starts"
     } else if words.contains("large memory") {

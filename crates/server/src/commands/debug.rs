@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::access::Access;
 use crate::args::Args;
+use crate::clock::Clock;
 use crate::command::{ADMIN, Command, Context};
 use crate::commands::argument::{integer, positive};
 use crate::commands::digest;
@@ -39,11 +40,11 @@ const SUBCOMMANDS: &[(&str, Run)] = &[
     ("POPULATE", populate),
     ("PROTOCOL", protocol),
     ("QUICKLIST-PACKED-THRESHOLD", nothing),
-    ("RELOAD", nothing),
+    ("RELOAD", reload),
     ("LOADAOF", nothing),
     ("REPLYBUFFER", nothing),
     ("SET-ACTIVE-EXPIRE", set_active_expire),
-    ("SET-DISABLE-DENY-SCRIPTS", nothing),
+    ("SET-DISABLE-DENY-SCRIPTS", set_may_debug),
     ("SLEEP", sleep),
     ("STRINGMATCH-LEN", string_match),
 ];
@@ -67,8 +68,47 @@ fn unknown(args: Args<'_>) -> Failure {
         .into()
 }
 
-/// What has no meaning here is done by doing nothing: RELOAD, since what is stored is what is served.
+/// What has no meaning here is done by doing nothing: LOADAOF, since what is stored is what is served.
 fn nothing(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
+    reply.ok();
+    Ok(())
+}
+
+/// Nothing is to be done: what is stored is what is served, and the reply leaves when it is durable. What Redis cannot do is refused:
+/// to load over what is there, without MERGE.
+fn reload(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let (mut keeps, mut merges) = (false, false);
+    for at in 2..args.count() {
+        match args.at(at).to_ascii_lowercase().as_slice() {
+            b"noflush" => keeps = true,
+            b"merge" => merges = true,
+            b"nosave" => {}
+            _ => {
+                return Err(
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.".into(),
+                );
+            }
+        }
+    }
+    if keeps && !merges && holds_something(context)? {
+        return Err("ERR Error trying to load the RDB dump, check server logs.".into());
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Whether there is a key or a library.
+fn holds_something(context: &mut Context<'_, '_>) -> Result<bool, Failure> {
+    for db in 0..context.data.databases() {
+        if context.data.count(db)?.keys > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(context.shared.scripts.libraries.counts() != (0, 0))
+}
+
+fn set_may_debug(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    context.shared.scripts.may_debug = integer(args.at(2))? != 0;
     reply.ok();
     Ok(())
 }
@@ -136,7 +176,8 @@ fn error(_: &mut Context<'_, '_>, args: Args<'_>, _: &mut Reply) -> Outcome {
 }
 
 fn object(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let Some(value) = context.data.find(context.session.db, args.at(2))? else {
+    // One that has expired is shown as long as it is there.
+    let Some(value) = context.data.get_raw(context.session.db, args.at(2))? else {
         return Err("ERR no such key".into());
     };
     let (encoding, size) = (encoding_of(&value), value.payload.len());
@@ -152,11 +193,16 @@ fn set_active_expire(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-fn sleep(_: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+/// The commands behind it in the turn see the time after it. In a script time stands.
+fn sleep(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let seconds: Option<f64> =
         std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse().ok());
     let seconds = seconds.filter(|seconds| (0.0..=SLEEP_MAX_S).contains(seconds));
     std::thread::sleep(Duration::from_secs_f64(seconds.ok_or(SYNTAX)?));
+    if context.shared.scripts.running.is_none() {
+        context.shared.clock = Clock::read(context.shared.started);
+        context.data.set_clock(context.shared.clock);
+    }
     reply.ok();
     Ok(())
 }
@@ -238,10 +284,12 @@ fn help(_: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
         "    Put so many strings under <prefix>:<number> where nothing is; of <size> bytes, if that is given.",
         "PROTOCOL <type>",
         "    Reply with a value of a type of the protocol.",
-        "RELOAD",
-        "    Nothing happens: what is stored is what is served.",
+        "RELOAD [MERGE] [NOFLUSH] [NOSAVE]",
+        "    Nothing happens: what is stored is what is served. LOADAOF does the same.",
         "SET-ACTIVE-EXPIRE <0|1>",
-        "    Whether keys that are due are removed before they are asked for.",
+        "    Whether keys that are due are removed by themselves, or when a command reads them.",
+        "SET-DISABLE-DENY-SCRIPTS <0|1>",
+        "    Whether scripts may call DEBUG PROTOCOL and DEBUG SLEEP.",
         "SLEEP <seconds>",
         "    Stop the server for so long.",
     ];

@@ -222,7 +222,8 @@ impl Caller<'_, '_, '_> {
         let is_own = facts.is_none();
         let facts = facts.unwrap_or_default();
         let is_kept = is_own && (command.has(ADMIN | SAVE) || command.name.starts_with("tembo"));
-        if facts.is_refused || is_kept {
+        let is_debug = command.name == "debug" && (args.is(1, "PROTOCOL") || args.is(1, "SLEEP"));
+        if (facts.is_refused || is_kept) && !(is_debug && self.context.shared.scripts.may_debug) {
             return Err("ERR This Redis command is not allowed from script".to_owned());
         }
         if !self.context.session.unrestricted
@@ -365,7 +366,7 @@ fn append(reply: &mut Reply, resp3: bool, returned: &Returned) {
         Returned::Flag(flag) => reply.flag(*flag),
         Returned::Double(number) => reply.double(*number),
         Returned::BigNumber(digits) if resp3 => line(reply, b'(', digits),
-        Returned::BigNumber(digits) => reply.bulk(digits),
+        Returned::BigNumber(digits) => reply.bulk(&one_line(digits)),
         Returned::Verbatim(format, text) if resp3 => {
             let mut format = format.clone();
             format.resize(3, b' ');
@@ -393,10 +394,12 @@ fn append(reply: &mut Reply, resp3: bool, returned: &Returned) {
 
 /// A line of a kind, its line ends replaced by spaces.
 fn line(reply: &mut Reply, kind: u8, text: &[u8]) {
-    let mut line = vec![kind];
-    line.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
-    line.extend_from_slice(b"\r\n");
-    reply.raw(&line);
+    reply.raw(&[&[kind], &one_line(text)[..], b"\r\n"].concat());
+}
+
+/// A text whose line ends are replaced by spaces.
+fn one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
 }
 
 /// Ends the script that runs.

@@ -50,6 +50,16 @@ impl Dataset<'_> {
         Ok(self.get_raw(db, key)?.is_some_and(|value| value.is_expired(now_ms)))
     }
 
+    /// Removes what is under `key` if it has expired, before its time comes in the index; whether it had.
+    pub(crate) fn expire_key(&mut self, db: usize, key: &[u8]) -> Result<bool, Failure> {
+        let now_ms = self.now_ms();
+        let found = self.get_raw(db, key)?.filter(|value| value.is_expired(now_ms));
+        let Some(expiry_ms) = found.and_then(|value| value.expiry_ms) else { return Ok(false) };
+        let mut entry = Vec::new();
+        format::encode_expiry_entry(&mut entry, expiry_ms, key);
+        self.expire_entry(db, &entry)
+    }
+
     /// The fields of the hash under a key that have expired and were not removed yet, if one is there.
     pub(crate) fn expired_fields(
         &mut self,

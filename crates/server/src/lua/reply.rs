@@ -158,6 +158,8 @@ pub(super) fn value<'a>(lua: &Lua, reply: &'a [u8]) -> Result<(Value, &'a [u8])>
             let number = std::str::from_utf8(line).ok().and_then(|line| line.parse().ok());
             (single("double", Value::Number(number.unwrap_or(f64::NAN)))?, rest)
         }
+        // Attributes come before the reply that they are about, and are not shown to scripts.
+        Some(b'|') => return value(lua, map(lua, rest, size().unwrap_or(0))?.1),
         Some(b'(') => (single("big_number", text(line)?)?, rest),
         _ => (Value::Nil, rest),
     })

@@ -28,6 +28,8 @@ pub(super) enum Kind {
     Percentiles,
     /// Pairs of seconds and changes. Any is kept: what is acknowledged is durable at once.
     SavePoints,
+    /// `yes` or `no`, but for `yes` where nothing is durable: what is acknowledged is durable with either.
+    Appending,
     /// Letters of classes of events.
     Events,
     /// For classes of clients, how many bytes may wait.
@@ -77,7 +79,7 @@ pub(super) const PARAMETERS: &[(&str, &str, Kind)] = &[
     ("appenddirname", "appendonlydir", Kind::Fixed),
     ("appendfilename", "appendonly.aof", Kind::Fixed),
     ("appendfsync", "always", Kind::Fixed),
-    ("appendonly", "no", Kind::Fixed),
+    ("appendonly", "no", Kind::Appending),
     ("auto-aof-rewrite-min-size", "67108864", ANY_SIZE),
     ("auto-aof-rewrite-percentage", "100", SMALL),
     ("backup-dir", "", Kind::Fixed),

@@ -247,6 +247,9 @@ fn appendfsync_says_what_is_promised() {
     let server = Running::start();
     let reply = server.client().call("CONFIG GET appendfsync");
     assert_eq!(reply, "*2\r\n$11\r\nappendfsync\r\n$2\r\nno\r\n", "memory promises nothing");
+    let refused = server.client().call("CONFIG SET appendonly yes");
+    assert!(refused.contains("nothing is durable in the domain volatile"), "{refused}");
+    assert_eq!(server.client().call("CONFIG SET appendonly no"), "+OK\r\n");
     let folder = std::env::temp_dir().join(format!("tembo-appendfsync-{}", std::process::id()));
     // What an earlier run of the same process number left.
     let _ = std::fs::remove_dir_all(&folder);
@@ -264,6 +267,9 @@ fn appendfsync_says_what_is_promised() {
         let server = Running::over(store, Config::default());
         let reply = server.client().call("CONFIG GET appendfsync");
         assert!(reply.ends_with(&format!("\r\n{expected}\r\n")), "{reply}");
+        assert_eq!(server.client().call("CONFIG SET appendonly yes"), "+OK\r\n");
+        let reply = server.client().call("CONFIG GET appendonly");
+        assert!(reply.ends_with("\r\nyes\r\n"), "{reply}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

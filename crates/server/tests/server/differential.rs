@@ -408,7 +408,6 @@ fn texts() {
 const OTHER_VALUES: &[&str] = &[
     "activedefrag",
     "appendfsync",
-    "appendonly",
     "bind",
     "bind-source-addr",
     "dbfilename",

@@ -86,6 +86,51 @@ fn a_database_is_populated_beside_what_it_holds() {
 }
 
 #[test]
+fn reload_leaves_what_is_there_and_refuses_to_load_over_it() {
+    let server = start();
+    let mut client = server.client();
+    assert_eq!(client.call("DEBUG RELOAD NOFLUSH"), "+OK\r\n", "nothing is there");
+    DATA.iter().for_each(|command| drop(client.call(command)));
+    let digest = client.call("DEBUG DIGEST");
+    for command in ["RELOAD", "RELOAD NOSAVE", "RELOAD NOSAVE NOFLUSH MERGE", "LOADAOF"] {
+        assert_eq!(client.call(&format!("DEBUG {command}")), "+OK\r\n", "{command}");
+        assert_eq!(client.call("DEBUG DIGEST"), digest, "{command}");
+    }
+    let refused = client.call("DEBUG RELOAD NOFLUSH");
+    assert!(refused.starts_with("-ERR Error trying to load the RDB"), "{refused}");
+    assert!(client.call("DEBUG RELOAD SOMEHOW").contains("MERGE, NOFLUSH and NOSAVE"));
+    client.call("FLUSHALL");
+    let library = b"#!lua name=l\nredis.register_function('f', function() return 1 end)";
+    client.call_args(&[b"FUNCTION", b"LOAD", library]);
+    assert_eq!(client.call("DEBUG RELOAD NOFLUSH"), refused, "a library is there");
+}
+
+#[test]
+fn scripts_call_debug_if_that_is_allowed() {
+    let server = start();
+    let mut client = server.client();
+    let mut call = |words: &str| {
+        let script = format!("redis.setresp(3); return redis.call({words})");
+        client.call_args(&[b"EVAL", script.as_bytes(), b"0"])
+    };
+    assert!(call("'debug', 'protocol', 'integer'").contains("not allowed from script"));
+    server.client().call("DEBUG SET-DISABLE-DENY-SCRIPTS 1");
+    assert_eq!(call("'debug', 'protocol', 'integer'"), ":12345\r\n");
+    let attributes = call("'debug', 'protocol', 'attrib'");
+    assert_eq!(attributes, "$39\r\nSome real reply following the attribute\r\n");
+    assert_eq!(call("'debug', 'sleep', '0'"), "+OK\r\n");
+    for refused in ["'debug', 'reload'", "'debug'", "'shutdown'", "'subscribe', 'x'"] {
+        assert!(call(refused).starts_with('-'), "{refused}");
+    }
+    let script = b"redis.call('set', 'k', 'v', 'px', '1') redis.call('debug', 'sleep', '0.01') \
+        return redis.call('exists', 'k')";
+    let there = server.client().call_args(&[b"EVAL", script, b"0"]);
+    assert_eq!(there, ":1\r\n", "time stands in a script");
+    server.client().call("DEBUG SET-DISABLE-DENY-SCRIPTS 0");
+    assert!(call("'debug', 'protocol', 'integer'").contains("not allowed from script"));
+}
+
+#[test]
 fn debug_object_names_the_encoding() {
     let server = start();
     let mut client = server.client();

@@ -133,6 +133,40 @@ fn encodings_follow_the_limits_that_are_set() {
 }
 
 #[test]
+fn a_transaction_that_reads_what_it_has_changed_has_it() {
+    let server = Running::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    for reader in [&mut client, &mut other] {
+        reader.call("HELLO 3");
+        reader.call("CLIENT TRACKING ON");
+        reader.call("GET a");
+    }
+    for command in ["MULTI", "SET a 1", "GET a", "SET b 1", "GET b", "EXEC"] {
+        client.call(command);
+    }
+    // What both had read before has changed.
+    assert_eq!(client.reply(), format!("{INVALID}a\r\n"));
+    assert_eq!(client.call("PING"), "+PONG\r\n", "of `b` it has what there is");
+    assert_eq!(other.reply(), format!("{INVALID}a\r\n"));
+    assert_eq!(other.call("SET b 2"), "+OK\r\n");
+    assert_eq!(client.reply(), format!("{INVALID}b\r\n"));
+    assert_eq!(other.call("SET a 2"), "+OK\r\n");
+    assert_eq!(client.reply(), format!("{INVALID}a\r\n"));
+    for command in ["MULTI", "GET a", "SET a 3", "EXEC"] {
+        client.call(command);
+    }
+    assert_eq!(client.reply(), format!("{INVALID}a\r\n"), "it has read before the change");
+    client.call("CLIENT TRACKING OFF");
+    client.call("CLIENT TRACKING ON BCAST");
+    for command in ["MULTI", "SET a 1", "GET a", "SET b 1", "EXEC"] {
+        client.call(command);
+    }
+    let both = ">2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n";
+    assert_eq!(client.reply(), both);
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+}
+
+#[test]
 fn a_script_that_reads_tracks_its_keys_and_what_it_has_read() {
     let server = Running::start();
     let (mut client, mut other) = (server.client(), server.client());

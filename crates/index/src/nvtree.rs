@@ -386,12 +386,7 @@ impl VersionedIndex for NvTree {
 
     #[inline(always)]
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error> {
-        if place.is_known()
-            && let Some(existed) = change::change_at(&self.leaves, place, op.apart(), writer)
-        {
-            return Ok(existed);
-        }
-        self.change::<false>(Place::default(), op, How::Grouped, writer)
+        change::apply_at(&self.leaves, place, op, writer)
     }
 
     fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {

@@ -26,7 +26,7 @@ pub(super) use self::space::{reserve_lines, reserve_structure};
 pub(super) use self::target::{SEARCHED, check_unneeded};
 use crate::nvtree::fast::{Effect, change_fast, change_fast_at, put_fast};
 use crate::nvtree::how::How;
-use crate::nvtree::leaves::{Leaves, Wanted};
+use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::{Block, Error, KeyChange, Op, Place, Writer};
 
 /// Whether key and value have a record when they are put, as far as is known without their leaf.
@@ -55,31 +55,57 @@ pub(crate) fn change<const SCATTERED: bool>(
     change_otherwise::<SCATTERED>(leaves, place, op.apart(), how, writer)
 }
 
-/// As `change`, of a group, in the leaf of that place, if a fast path can. Returns whether the key was there. `None`: it
-/// cannot, or the place is outdated; nothing has changed.
-#[inline(never)]
-pub(super) fn change_at(
+/// As `change`, of a group, in the leaf of that place, if it is known and not outdated.
+pub(super) fn apply_at(
     leaves: &Leaves,
     place: Place,
     op: Op<'_>,
     writer: &mut Writer<'_>,
+) -> Result<bool, Error> {
+    op.key()?;
+    let mut reached = None;
+    if place.is_known() {
+        let done = change_at(leaves, place, op.apart(), writer, &mut reached);
+        if let Some(existed) = done {
+            return Ok(existed);
+        }
+    }
+    match reached {
+        Some(_) => change_in_time::<false>(leaves, op.apart(), How::Grouped, writer, reached),
+        None => change::<false>(leaves, Place::default(), op, How::Grouped, writer),
+    }
+}
+
+/// As [`apply_at`], if a fast path can. `None`: it cannot, and has set `reached` to the leaf, or the place is outdated; nothing
+/// has changed.
+#[inline(never)]
+fn change_at<'f>(
+    leaves: &'f Leaves,
+    place: Place,
+    op: Op<'_>,
+    writer: &mut Writer<'_>,
+    reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    let key = op.key().ok()?;
+    let (Op::Put { key, .. } | Op::Remove { key }) = op;
     let wanted = Wanted::new(key);
     let found = leaves.leaf_at(place, wanted)?;
     let effect = match op {
         Op::Remove { .. } => Some(Effect::Remove),
         Op::Put { value, .. } => short(value),
     };
-    let mut reached = None;
     if let Some(effect) = effect {
         let how = (How::Grouped, &*writer);
-        let done = change_fast_at(leaves, found, wanted, effect, how, &mut reached);
-        if done.is_some() || reached.is_none() {
+        let done = change_fast_at(leaves, found, wanted, effect, how, reached);
+        if done.is_some() {
             return done;
         }
+        if reached.is_none() {
+            *reached = Some(found);
+            return None;
+        }
     }
-    change_record::<false>(leaves, op, wanted, How::Grouped, writer, &mut Some(found))
+    *reached = Some(found);
+    change_record::<false>(leaves, op, wanted, How::Grouped, writer, reached)
 }
 
 /// As `change`, for each operation that is not a put of eight bytes, and for a put of eight bytes that the fast path has
@@ -92,56 +118,58 @@ fn change_otherwise<const SCATTERED: bool>(
     how: How<'_>,
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
+    let mut reached = None;
     let done = match op {
         Op::Put { key, value } if len_of(value) > 8 => {
-            put_record::<SCATTERED>(leaves, key, value, how, writer)
+            put_record::<SCATTERED>(leaves, (key, value), how, writer, &mut reached)
         }
         Op::Put { .. } => None,
         Op::Remove { key } if key.len() > 8 => {
-            remove_long::<SCATTERED>(leaves, (place, key), how, writer)
+            remove_long::<SCATTERED>(leaves, (place, key), how, writer, &mut reached)
         }
-        Op::Remove { key } => remove_word::<SCATTERED>(leaves, (place, key), how, writer),
+        Op::Remove { key } => {
+            remove_word::<SCATTERED>(leaves, (place, key), how, writer, &mut reached)
+        }
     };
     match done {
         Some(existed) => Ok(existed),
-        None => change_in_time::<SCATTERED>(leaves, op, how, writer),
+        None => change_in_time::<SCATTERED>(leaves, op, how, writer, reached),
     }
 }
 
 /// Removes a key that is no longer than a word, if a fast path can. Returns whether it was there. `None`: the fast path
-/// cannot, or another thread was quicker; nothing has changed.
+/// cannot, or another thread was quicker; nothing has changed, but this may set `reached` to the leaf.
 #[inline(never)]
-fn remove_word<const SCATTERED: bool>(
-    leaves: &Leaves,
+fn remove_word<'f, const SCATTERED: bool>(
+    leaves: &'f Leaves,
     (place, key): (Place, &[u8]),
     how: How<'_>,
     writer: &mut Writer<'_>,
+    reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
-    let (wanted, mut reached) = (Wanted::new(key), None);
+    let wanted = Wanted::new(key);
     let found = leaves.leaf_from::<SCATTERED>(place, wanted)?;
-    match change_fast_at(leaves, found, wanted, Effect::Remove, (how, writer), &mut reached) {
+    match change_fast_at(leaves, found, wanted, Effect::Remove, (how, writer), reached) {
         Some(existed) => Some(existed),
+        None if reached.is_none() => {
+            *reached = Some(found);
+            None
+        }
         None => {
-            reached?;
-            change_record::<SCATTERED>(
-                leaves,
-                Op::Remove { key },
-                wanted,
-                how,
-                writer,
-                &mut reached,
-            )
+            let op = Op::Remove { key };
+            change_record::<SCATTERED>(leaves, op, wanted, how, writer, reached)
         }
     }
 }
 
-/// As `change`, for changes that take more than one attempt.
+/// As `change`, for changes that take more than one attempt. `reached` is the leaf if all fast paths were tried there.
 #[inline(never)]
-fn change_in_time<const SCATTERED: bool>(
-    leaves: &Leaves,
+fn change_in_time<'f, const SCATTERED: bool>(
+    leaves: &'f Leaves,
     op: Op<'_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
+    mut reached: Option<Reached<'f>>,
 ) -> Result<bool, Error> {
     let (Op::Put { key, .. } | Op::Remove { key }) = op;
     let wanted = Wanted::new(key);
@@ -151,8 +179,8 @@ fn change_in_time<const SCATTERED: bool>(
         Op::Put { value, .. } if eight(value).is_some() => (None, false),
         Op::Put { value, .. } => (short(value), len_of(value) > 8),
     };
+    is_tried |= reached.is_some();
     loop {
-        let mut reached = None;
         if let Some(effect) = effect.filter(|_| !is_tried)
             && let Some(existed) =
                 change_fast::<SCATTERED>(leaves, wanted, effect, how, writer, &mut reached)
@@ -167,7 +195,8 @@ fn change_in_time<const SCATTERED: bool>(
         }
         is_tried = false;
         let mut block = None;
-        if let Some(existed) = change_any(leaves, op, (wanted, reached), how, writer, &mut block)? {
+        let sought = (wanted, reached.take());
+        if let Some(existed) = change_any(leaves, op, sought, how, writer, &mut block)? {
             return Ok(existed);
         }
     }

@@ -49,13 +49,21 @@ fn make_room_locked(
         return damaged(leaf.offset(), "a leaf that covers the keys that lead to it");
     }
     let enough = if refused.is_some() { 1 } else { leaf.slots().div_ceil(ENOUGH) };
-    if sweep(leaf, guard, enough, how.version(writer), writer)? {
+    let lines = leaf.lines();
+    let mut prints = leaf.side.prints().0;
+    let free_or_ended = prints.ended(lines).count() + prints.matching(FREE, lines).count();
+    // A cleaning cannot suffice where little has ended. The leaf will be split, which takes its keys in their order.
+    let may_suffice = free_or_ended >= enough;
+    if may_suffice && sweep(leaf, guard, enough, how.version(writer), writer)? {
         return Ok(());
     }
-    let contents = LeafImage::read_grouped(leaf, writer.dead)?;
+    let contents = match may_suffice {
+        true => LeafImage::read_grouped(leaf, writer.dead)?,
+        false => LeafImage::read(leaf, writer.dead)?,
+    };
     let mut kept = clean(leaf, guard, &contents, how.version(writer), writer)?;
     // Slots whose elements do not count are made free, whatever a damaged leaf has left in its side-car.
-    let mut prints = leaf.side.prints().0;
+    prints = leaf.side.prints().0;
     let is_kept = |slot: &usize| kept.seen.iter().any(|seen| seen.slot == *slot);
     (0..leaf.slots()).filter(|slot| !is_kept(slot)).for_each(|slot| prints.set(slot, FREE));
     set(leaf, guard, &prints)?;
@@ -68,7 +76,9 @@ fn make_room_locked(
     }
     leaves.note_kept(kept.seen.len() - kept.keys(leaf).count());
     let version = how.version(writer);
-    kept.sort(leaf)?;
+    if may_suffice {
+        kept.sort(leaf)?;
+    }
     let split = split(leaves, leaf, guard, &kept, spot.placed.key(), (version, writer.retired));
     match split.inspect_err(|_| guard.forget()) {
         // The few free slots have to suffice.

@@ -24,6 +24,9 @@ use crate::{Forest, Op, Place, Retired, Writer};
 /// Greatest size of a record that is kept until the removal of its key is forgotten.
 pub(super) const SHORT: u64 = 1024;
 
+/// A key and the parts of its value.
+type KeyValue<'k> = (&'k [u8], &'k [&'k [u8]]);
+
 /// What a change has found in the leaf of its key.
 struct Sight<'f, 'k> {
     at: Reached<'f>,
@@ -36,14 +39,14 @@ struct Sight<'f, 'k> {
 }
 
 /// Puts a value that is longer than a word, if the fast path can. Returns whether the key was there. `None`: the fast path
-/// cannot, or another thread was quicker; nothing has changed.
+/// cannot, or another thread was quicker; nothing has changed, but this may set `reached` to the leaf.
 #[inline(never)]
-pub(super) fn put_record<const SCATTERED: bool>(
-    leaves: &Leaves,
-    key: &[u8],
-    value: &[&[u8]],
+pub(super) fn put_record<'f, const SCATTERED: bool>(
+    leaves: &'f Leaves,
+    (key, value): KeyValue<'_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
+    reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
     let len = len_of(value);
     if len >= VERY_LARGE {
@@ -51,21 +54,32 @@ pub(super) fn put_record<const SCATTERED: bool>(
         return None;
     }
     let wanted = Wanted::new(key);
-    let sight = look(leaves.leaf_fast::<SCATTERED>(wanted)?, wanted)?;
-    put(&sight, (value, len), how, writer)
+    let at = leaves.leaf_fast::<SCATTERED>(wanted)?;
+    let sight = look(at, wanted)?;
+    let done = put(&sight, (value, len), how, writer);
+    if done.is_none() {
+        *reached = Some(at);
+    }
+    done
 }
 
 /// Removes a key that is longer than a word, if the fast path can. Returns as [`put_record`] does.
 #[inline(never)]
-pub(super) fn remove_long<const SCATTERED: bool>(
-    leaves: &Leaves,
+pub(super) fn remove_long<'f, const SCATTERED: bool>(
+    leaves: &'f Leaves,
     (place, key): (Place, &[u8]),
     how: How<'_>,
     writer: &mut Writer<'_>,
+    reached: &mut Option<Reached<'f>>,
 ) -> Option<bool> {
     let wanted = Wanted::new(key);
-    let sight = look(leaves.leaf_from::<SCATTERED>(place, wanted)?, wanted)?;
-    remove(&sight, how, writer)
+    let at = leaves.leaf_from::<SCATTERED>(place, wanted)?;
+    let sight = look(at, wanted)?;
+    let done = remove(&sight, how, writer);
+    if done.is_none() {
+        *reached = Some(at);
+    }
+    done
 }
 
 /// Performs the change if the fast path can. Returns whether the key was there. `None`: the fast path cannot, or another

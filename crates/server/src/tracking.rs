@@ -75,6 +75,8 @@ impl Tracking {
         }
         if self.clients.is_empty() {
             self.keys.clear();
+            // Else the clients of a later time would be notified of what changed before.
+            self.held = Default::default();
         }
     }
 

@@ -201,6 +201,20 @@ fn access_refusal(access: Access, command: &Command, writes: bool) -> Option<&'s
     }
 }
 
+/// Why a command that was put off may not store what it has found: what the client was allowed when it began it may not be now.
+#[cold]
+fn refused_again(context: &mut Context<'_, '_>, found: Found, args: Args<'_>) -> Option<Vec<u8>> {
+    if !context.session.unrestricted
+        && let Some(text) = permission::refusal(context, found, args, Place::Client)
+    {
+        return Some(text);
+    }
+    // What was too much may have been removed since the last command.
+    let most = context.shared.settings.maxmemory;
+    context.shared.is_over_memory &= most > 0 && context.data.used_bytes() > most;
+    refusal(context, found)
+}
+
 /// Executes one request that MULTI has queued, that has waited or was put off, as [`execute`] does.
 pub(crate) fn execute_queued(
     context: &mut Context<'_, '_>,
@@ -208,14 +222,15 @@ pub(crate) fn execute_queued(
     reply: &mut Reply,
 ) -> Result<(), Error> {
     match find(context.table, args) {
-        Ok((command, _))
-            if context.session.again.is_some() && context.data.access() != Access::Open =>
-        {
-            // What could be written when it began cannot be now.
-            let refusal = access_refusal(context.data.access(), command, command.has(WRITE));
-            reject(context, args, refusal.unwrap_or(READ_ONLY).as_bytes(), reply)
+        Ok(found) => {
+            if context.session.again.is_some()
+                && let Some(text) = refused_again(context, found, args)
+            {
+                context.shared.observed.times.reject(found.1);
+                return reject(context, args, &text, reply);
+            }
+            execute(context, found, args, reply)
         }
-        Ok(found) => execute(context, found, args, reply),
         Err((_, failure)) => reject(context, args, failure.as_bytes(), reply),
     }
 }

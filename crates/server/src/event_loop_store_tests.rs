@@ -264,6 +264,21 @@ fn what_must_not_be_written_at_the_end_is_not_stored() {
             assert_eq!((text, found), whole(event_loop, &mut client, command), "{command}");
             answer(event_loop, &mut other, "DEL to");
         }
+        for (forbids, allows, refusal) in [
+            ("ACL SETUSER default -sunionstore", "ACL SETUSER default +@all", "-NOPERM"),
+            (
+                "CONFIG SET min-replicas-to-write 1",
+                "CONFIG SET min-replicas-to-write 0",
+                "-NOREPLICAS",
+            ),
+        ] {
+            begin(event_loop, &mut client, "SUNIONSTORE to a b");
+            answer(event_loop, &mut other, forbids);
+            let text = before_pong(event_loop, &mut client);
+            assert!(text.starts_with(refusal), "{text}");
+            answer(event_loop, &mut other, allows);
+            assert_eq!(answer(event_loop, &mut other, "EXISTS to"), ":0\r\n");
+        }
         assert!(nothing_is_watched(event_loop));
     });
 }

@@ -265,7 +265,6 @@ pub(crate) fn execute(
     let began = context.shared.observed.began();
     context.session.changed |= command.has(SESSION);
     let mark = reply.mark();
-    let before = context.data.written().changes;
     let notified = context.shared.settings.notified;
     context.data.added.begin(notified.has(Classes::NEW));
     let mut missing = Vec::new();
@@ -285,6 +284,7 @@ pub(crate) fn execute(
     if !context.data.expires_actively {
         expire_named(context, command, args);
     }
+    let before = context.data.written().changes;
     let is_followed = context.shared.propagation.is_on;
     if is_followed {
         begin_effects(context, command, args);

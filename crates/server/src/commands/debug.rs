@@ -193,13 +193,13 @@ fn set_active_expire(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-/// The commands behind it in the turn see the time after it. In a script and in a transaction time stands.
+/// The commands behind it in the turn see the time after it. In a script time stands.
 fn sleep(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     let seconds: Option<f64> =
         std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse().ok());
     let seconds = seconds.filter(|seconds| (0.0..=SLEEP_MAX_S).contains(seconds));
     std::thread::sleep(Duration::from_secs_f64(seconds.ok_or(SYNTAX)?));
-    if !context.session.executing && context.shared.scripts.running.is_none() {
+    if context.shared.scripts.running.is_none() {
         context.shared.clock = Clock::read(context.shared.started);
         context.data.set_clock(context.shared.clock);
     }

@@ -94,7 +94,10 @@ fn smove(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         target.save()?;
         Ok((left, is_added))
     })?;
+    // Redis publishes the member's removal before it adds the key.
+    let added = context.data.added.take();
     notify_removed(context, (Classes::SET, "srem"), from.1, left);
+    context.data.added.put_back(added);
     if is_added {
         notify(context, Classes::SET, "sadd", to.1);
     }

@@ -39,4 +39,9 @@ impl Added {
     pub(crate) fn take(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.keys)
     }
+
+    /// Keeps keys that were taken, to publish them later.
+    pub(crate) fn put_back(&mut self, keys: Vec<(usize, Vec<u8>)>) {
+        self.keys = keys;
+    }
 }

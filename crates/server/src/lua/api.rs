@@ -33,7 +33,6 @@ pub(super) struct State {
     pub(super) registered: RefCell<Option<Vec<Registered>>>,
     /// Memory for the words of a command and for its reply, while none is executed.
     pub(super) spare: Cell<(Words, Vec<u8>)>,
-    random: Cell<u64>,
 }
 
 impl State {
@@ -44,7 +43,6 @@ impl State {
             resp3: Cell::new(false),
             registered: RefCell::new(None),
             spare: Cell::default(),
-            random: Cell::new(RANDOM_SEED),
         }
     }
 
@@ -57,13 +55,18 @@ impl State {
             self.spare.set((words, reply));
         }
     }
+}
 
-    /// The next number of the generator of `lrand48`.
-    fn next_random(&self) -> u64 {
-        let next = self.random.get().wrapping_mul(0x0005_deec_e66d).wrapping_add(0xb);
-        self.random.set(next & 0xffff_ffff_ffff);
-        self.random.get() >> 17
-    }
+thread_local! {
+    /// The generator of `lrand48`. As in Redis, scripts and functions share it, and it outlives SCRIPT FLUSH and its kin.
+    static RANDOM: Cell<u64> = const { Cell::new(RANDOM_SEED) };
+}
+
+/// The next number of the generator.
+fn next_random() -> u64 {
+    let next = RANDOM.get().wrapping_mul(0x0005_deec_e66d).wrapping_add(0xb) & 0xffff_ffff_ffff;
+    RANDOM.set(next);
+    next >> 17
 }
 
 /// The hexadecimal text of the SHA-1 of some bytes.
@@ -331,7 +334,7 @@ pub(super) fn random(lua: &Lua, state: &Rc<State>) -> Result<(Function, Function
             return Err(located(lua, "math.random can only be called inside a script invocation"));
         }
         let max = i32::MAX as u64;
-        let part = (of.next_random() % max) as f64 / max as f64;
+        let part = (next_random() % max) as f64 / max as f64;
         let (low, high, at) = match args.len() {
             0 => return Ok(part),
             1 => (1, whole(lua, "random", &args, 1)?, 1),
@@ -350,7 +353,7 @@ pub(super) fn random(lua: &Lua, state: &Rc<State>) -> Result<(Function, Function
             return Err(located(lua, text));
         }
         let seed = whole(lua, "randomseed", &args, 1)?;
-        of.random.set((u64::from(seed as u32) << 16) + 0x330e);
+        RANDOM.set((u64::from(seed as u32) << 16) + 0x330e);
         Ok(())
     };
     Ok((lua.create_function(random)?, lua.create_function(seed)?))

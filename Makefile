@@ -13,10 +13,11 @@ build:
 	cargo build --release --package tembo-cli
 
 # Everything: what `cargo xtask ci` checks, the short kill test among it, what the hot paths cost, then the page of
-# the published results as this commit makes it, in a browser if there is one, and real clients.
+# the published results as this commit makes it, in a browser if there is one, and real clients. Tests that compare with Redis
+# find the server that the setup has made.
 test:
 	scripts/setup.sh </dev/null
-	cargo xtask ci </dev/null
+	PATH="$(CURDIR)/target/bin:$$PATH" cargo xtask ci </dev/null
 	cargo build --release --package tembo-cli --package tembo-lab
 	$(TARGET)/release/tembo-lab guard </dev/null
 	mkdir -p $(TARGET)/page

@@ -69,9 +69,9 @@ impl LeafImage {
     pub(crate) fn read_grouped(leaf: &Leaf<'_>, dead: &DeadIntervals) -> Result<LeafImage, Error> {
         let (mut contents, counting) = LeafImage::sort_out(leaf, dead)?;
         // An odd element has no word to compare, and a copy in the history is found by its key.
-        let is_plain =
+        let has_words =
             contents.old.is_empty() && !counting.iter().any(|seen| seen.element.shape.is_odd());
-        let order = if is_plain { group_order } else { compare };
+        let order = if has_words { group_order } else { compare };
         for seen in counting {
             contents.insert_by(leaf, seen, order)?;
         }
@@ -119,13 +119,13 @@ impl LeafImage {
         self.insert_by(leaf, seen, compare)
     }
 
-    fn insert_by(&mut self, leaf: &Leaf<'_>, seen: Seen, order_of: OrderOf) -> Result<(), Error> {
+    fn insert_by(&mut self, leaf: &Leaf<'_>, seen: Seen, by: OrderOf) -> Result<(), Error> {
         // This is no library's sort: that may panic if the keys of a damaged leaf have no order.
         let (mut from, mut to) = (0, self.seen.len());
         while from < to {
             let middle = (from + to) / 2;
             let other = &self.seen[middle];
-            let order = order_of(leaf, &other.element, &seen.element)?;
+            let order = by(leaf, &other.element, &seen.element)?;
             let order = order.then(seen.stamp.version().cmp(&other.stamp.version()));
             // An element in a slot comes before its copy in the history.
             if order.is_lt() || order.is_eq() && seen.slot == NO_SLOT {

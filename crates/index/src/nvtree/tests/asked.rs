@@ -88,11 +88,11 @@ impl Bed {
         collects_at: Option<usize>,
         commits: bool,
     ) -> Result<(), Error> {
-        self.turn(&[changes], collects_at, commits)
+        self.batch(&[changes], collects_at, commits)
     }
 
     /// Changes keys in several groups, which are committed together or die; collects as [`Bed::group`] does.
-    fn turn(
+    fn batch(
         &mut self,
         groups: &[&[(u64, Option<u64>)]],
         collects_at: Option<usize>,
@@ -236,7 +236,7 @@ fn groups_that_commit_together_look_for_nothing_that_one_of_them_knew() -> Resul
         // Each of the groups changes some keys, and all but the first find the leaf changed by one that is not committed.
         let changes = bed.some(KEYS, KEYS);
         let groups: Vec<_> = changes.chunks(3).collect();
-        bed.turn(&groups, None, true)?;
+        bed.batch(&groups, None, true)?;
         bed.check(KEYS)?;
     }
     assert_eq!(SEARCHED.take(), Vec::new());
@@ -262,7 +262,7 @@ fn groups_that_commit_or_die_together_take_no_slot_that_is_needed() -> Result<()
         let mut groups: Vec<_> = changes.chunks(one).collect();
         groups.push(&again);
         let collects_at = (round % 7 == 0).then_some(one);
-        bed.turn(&groups, collects_at, round % 3 != 0)?;
+        bed.batch(&groups, collects_at, round % 3 != 0)?;
         if bed.below(6) == 0 {
             bed.pin();
         }
@@ -273,7 +273,7 @@ fn groups_that_commit_or_die_together_take_no_slot_that_is_needed() -> Result<()
 }
 
 #[test]
-fn a_leaf_that_is_swept_within_a_turn_keeps_what_is_needed() -> Result<(), Error> {
+fn a_leaf_that_is_swept_before_the_commit_keeps_what_is_needed() -> Result<(), Error> {
     const KEYS: u64 = 1024;
     let mut bed = Bed::new()?;
     let all = bed.some(KEYS, 30);
@@ -287,7 +287,7 @@ fn a_leaf_that_is_swept_within_a_turn_keeps_what_is_needed() -> Result<(), Error
         changes.extend(others);
         let one = 1 + bed.below(8) as usize;
         let groups: Vec<_> = changes.chunks(one).collect();
-        bed.turn(&groups, None, round % 3 != 0)?;
+        bed.batch(&groups, None, round % 3 != 0)?;
         if bed.below(30) == 0 {
             bed.pin();
         }

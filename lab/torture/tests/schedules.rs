@@ -193,11 +193,12 @@ const COLLECTED: [&str; 2] = ["nvtree.collect.fence", "kv.writer.fence"];
 /// A change in a leaf that has taken in another one counts only if the link is durable before it.
 #[test]
 fn a_link_that_is_not_fenced_before_its_leaf_is_unlocked_is_caught() {
-    // An image may also be damaged, for the space of the leaf that went is used again.
+    // In a few schedules the image is damaged instead.
     let is_lost = |what: &String| what.contains("no order of the calls explains it");
     let what = (0..60).find_map(|seed| {
         performances(&collecting(), seed).into_iter().find_map(|execution| {
             let mut execution = execution.unwrap();
+            execution.crash(bounds(1)).unwrap();
             let is_planted = execution.leave_out(&COLLECTED);
             is_planted.then(|| execution.crash(bounds(1)).err()).flatten().filter(is_lost)
         })

@@ -10,7 +10,7 @@ pub(crate) use code::{Exit, table};
 pub(crate) use refusal::refuse;
 
 /// The code that stands for `error`.
-fn of(error: &anyhow::Error) -> Exit {
+pub(crate) fn of(error: &anyhow::Error) -> Exit {
     error.chain().find_map(cause::exit).unwrap_or(Exit::Other)
 }
 

@@ -37,7 +37,7 @@ use anyhow::Context;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let command = args::Cli::parse().command;
+    let command = args::Cli::parse_from(args::command_line()).command;
     let watched = signals::of_files().context("watching signals");
     match watched.and_then(|()| command.run()) {
         Ok(exit) => exit.into(),

@@ -1,19 +1,23 @@
 //! `tembo mount` and `tembo umount`: the file system of a pool at a directory.
 
+mod background;
+mod helper;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
+pub(crate) use helper::command_line;
 use tembo_fs::{Format, Fs};
 use tembo_fs_fuse::{Durable, Mount, MountOptions, Unmounter};
-use tembo_kv::Retention;
+use tembo_kv::{Retention, Store};
 
-use crate::exit::{Exit, refuse};
+use crate::exit::{self, Exit, refuse};
 use crate::files::{now, own_root};
 use crate::output::line;
 use crate::signals;
@@ -24,6 +28,9 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// How long the calls under way may take to end, and programs to leave a mount that can only disappear from its directory.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long a mount waits for a pool that another process has: the one of a mount that has just ended still closes it.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// When what a program writes is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -53,11 +60,30 @@ pub(crate) struct Args {
     /// Other users than this one see it
     #[arg(long)]
     allow_other: bool,
+    #[command(flatten)]
+    honoured: Honoured,
+    /// Return when it is mounted, and serve it from a process in the background
+    #[arg(long)]
+    background: bool,
     /// Threads that serve programs
     #[arg(long, default_value_t = 4, value_name = "COUNT")]
     threads: usize,
     #[command(flatten)]
     store: StoreArgs,
+}
+
+/// What the system honours of the files, by the names that mount(8) has for it.
+#[derive(Debug, clap::Args)]
+struct Honoured {
+    /// Programs with the bit of another user's rights get them
+    #[arg(long)]
+    suid: bool,
+    /// Special files lead to their devices
+    #[arg(long)]
+    dev: bool,
+    /// No file is executed
+    #[arg(long)]
+    noexec: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -67,11 +93,11 @@ pub(crate) struct UmountArgs {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let store = if args.read_only {
-        args.store.open_to_read(&args.pool, MAIN)?
-    } else {
-        args.store.open_or_create_ordered(&args.pool, MAIN, "a file system")?
-    };
+    if args.background { background::start() } else { serve(args) }
+}
+
+fn serve(args: &Args) -> anyhow::Result<Exit> {
+    let store = open(args)?;
     let fs = if args.read_only {
         Fs::open(&store)?
     } else {
@@ -90,6 +116,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         },
         read_only: args.read_only,
         allow_other: args.allow_other,
+        suid: args.honoured.suid,
+        dev: args.honoured.dev,
+        noexec: args.honoured.noexec,
         source: args.pool.display().to_string(),
         threads: args.threads,
     };
@@ -119,6 +148,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     drop(fs);
     store.close()?;
     Ok(Exit::Done)
+}
+
+/// Opens the store, when no other process has it.
+fn open(args: &Args) -> anyhow::Result<Store> {
+    let end = Instant::now() + CLOSING;
+    loop {
+        let opened = if args.read_only {
+            args.store.open_to_read(&args.pool, MAIN)
+        } else {
+            args.store.open_or_create_ordered(&args.pool, MAIN, "a file system")
+        };
+        match opened {
+            Err(error) if exit::of(&error) == Exit::Held && Instant::now() < end => {
+                std::thread::sleep(POLL);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// Waits until a mount ends; `None`: it is to be ended.

@@ -6,6 +6,8 @@
 
 #[path = "mount/access_lists.rs"]
 mod access_lists;
+#[path = "mount/background.rs"]
+mod background;
 #[path = "mount/ends.rs"]
 mod ends;
 #[path = "mount/failures.rs"]

@@ -22,6 +22,12 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Other users than the one that mounts see it.
     pub allow_other: bool,
+    /// The bits set-user-ID and set-group-ID of programs have their effect.
+    pub suid: bool,
+    /// Special files lead to their devices.
+    pub dev: bool,
+    /// No file is executed.
+    pub noexec: bool,
     /// What the system shows as its source.
     pub source: String,
     /// Threads that serve requests; 0 counts as 1.
@@ -74,9 +80,15 @@ impl Mount {
             MountOption::Subtype("tembo".into()),
             MountOption::DefaultPermissions,
         ]);
-        if options.read_only {
-            config.mount_options.push(MountOption::RO);
-        }
+        let flags = [
+            (options.read_only, MountOption::RO),
+            (options.suid, MountOption::Suid),
+            (options.dev, MountOption::Dev),
+            (options.noexec, MountOption::NoExec),
+        ];
+        config
+            .mount_options
+            .extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
         config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(options.threads.max(1));
         let kernel = Kernel::default();

@@ -34,8 +34,9 @@ cargo xtask <command>
               --path CHECKOUT; --unit NAME for one of them (again for more); --redis PROGRAM to run them against
               a Redis too; --server PROGRAM for another server than the release build; --page writes docs/redis-compatibility.md from the last runs of all units
   fs-suite    suites of tests of file systems on a mount, outside of transactions and in one; as root, minutes.
-              --pjdfstest PROGRAM, --fsx PROGRAM (both on crates.io); --tembo PROGRAM for another than the release
-              build; --page writes docs/filesystem-compatibility.md from the last runs
+              --pjdfstest PROGRAM, --fsx PROGRAM (both on crates.io), --fio PROGRAM; --xfstests CHECKOUT, in which `make`
+              was run: fsstress and the generic tests of the group quick (40 minutes; --test NUMBER for one of them, again for
+              more); --tembo PROGRAM for another than the release build; --page writes docs/filesystem-compatibility.md from the last runs
   sqlite-suite SQLite's own programs over the VFS, from a checkout of its sources in the version of the system's library; minutes.
               --path CHECKOUT; --tcl: its TCL tests instead; --file NAME for one of their files (again for more); --extension FILE for
               another than the release build; --page writes docs/sqlite-compatibility.md from the last runs of both

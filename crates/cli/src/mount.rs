@@ -2,6 +2,7 @@
 
 mod background;
 mod helper;
+mod remount;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,9 @@ pub(crate) struct Args {
     /// Return when it is mounted, and serve it from a process in the background
     #[arg(long)]
     background: bool,
+    /// Of what is mounted there, set --read-only, --suid, --dev and --noexec anew, and nothing else
+    #[arg(long)]
+    remount: bool,
     /// Threads that serve programs
     #[arg(long, default_value_t = 4, value_name = "COUNT")]
     threads: usize,
@@ -93,7 +97,11 @@ pub(crate) struct UmountArgs {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    if args.background { background::start() } else { serve(args) }
+    match (args.remount, args.background) {
+        (true, _) => remount::remount(&args.directory, args.read_only, &args.honoured),
+        (false, true) => background::start(),
+        (false, false) => serve(args),
+    }
 }
 
 fn serve(args: &Args) -> anyhow::Result<Exit> {

@@ -1,5 +1,7 @@
 //! The page `docs/filesystem-compatibility.md`.
 
+mod xfstests;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -14,19 +16,29 @@ runs the programs that it is given and makes this page. Only names of tests stan
 
 ```
 cargo install pjdfstest fsx
-cargo xtask fs-suite --pjdfstest pjdfstest --fsx fsx --page
+cargo xtask fs-suite --pjdfstest pjdfstest --fsx fsx --fio fio --xfstests CHECKOUT --page
 ```
 
 ";
 
-const NOT_RUN: &str = "\
-## Not run
-
-| suite | why |
-|---|---|
-| xfstests (generic) | needs a checkout of its sources, and devices to make file systems on |
-| fsstress, fio with verification | not installed where this page was made |
-";
+/// What the runs of a suite that has verdicts alone have left, and how the page says it.
+const TABLES: [(&str, &str); 3] = [
+    (
+        "fsx.tsv",
+        "## fsx\n\nReads, writes, mappings, truncation, holes, `fallocate`, `sendfile` and `copy_file_range` by chance, each read compared.\n\n\
+         | where | seed | operations | verdict |\n|---|---:|---:|---|\n",
+    ),
+    (
+        "fio.tsv",
+        "## fio\n\nEach block has a checksum (`--verify=crc32c`) and is read again behind the load.\n\n\
+         | where | load | verdict |\n|---|---|---|\n",
+    ),
+    (
+        "fsstress.tsv",
+        "## fsstress\n\nCalls of all kinds by chance, by four processes in one folder; the files and the pool are checked afterwards \
+         (`tembo fs check`, `tembo check`).\n\n| where | seed | calls | verdict |\n|---|---:|---:|---|\n",
+    ),
+];
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -83,11 +95,10 @@ pub(super) fn write(results: &Path, places: [&str; 2]) -> anyhow::Result<String>
         runs.push(read(&load(&format!("pjdfstest.{place}.txt"))?));
     }
     pjdfstest(&mut text, &runs, places)?;
-    text += NOT_RUN;
-    match load("fsx.tsv") {
-        Ok(lines) => fsx(&mut text, &lines)?,
-        Err(_) => text += "| fsx | not installed where this page was made |\n",
+    for (name, head) in TABLES {
+        table(&mut text, head, load(name).ok())?;
     }
+    xfstests::write(&mut text, load("xfstests.tsv").ok())?;
     Ok(text)
 }
 
@@ -131,16 +142,17 @@ fn pjdfstest(text: &mut String, runs: &[Run], places: [&str; 2]) -> anyhow::Resu
     Ok(())
 }
 
-fn fsx(text: &mut String, lines: &str) -> anyhow::Result<()> {
-    writeln!(text, "\n## fsx\n")?;
-    writeln!(
-        text,
-        "Reads, writes, mappings, truncation, holes, `fallocate`, `sendfile` and `copy_file_range` by chance, each read compared.\n"
-    )?;
-    writeln!(text, "| where | seed | operations | verdict |\n|---|---:|---:|---|")?;
+/// A table of lines that a run has left.
+fn table(text: &mut String, head: &str, lines: Option<String>) -> anyhow::Result<()> {
+    text.push_str(head);
+    let Some(lines) = lines else {
+        text.push_str("| not run where this page was made |\n\n");
+        return Ok(());
+    };
     for line in lines.lines() {
         writeln!(text, "| {} |", line.replace('\t', " | "))?;
     }
+    text.push('\n');
     Ok(())
 }
 

@@ -7,22 +7,15 @@ use std::path::Path;
 const NAME: &str = "mount.fuse.tembo";
 
 /// Options for mount(8) itself, and those that a mount has anyway. Others that begin with `x-` are of that kind too.
-const IGNORED: [&str; 24] = [
+const IGNORED: [&str; 18] = [
     "defaults",
     "rw",
     "auto",
     "noauto",
-    "user",
     "nouser",
-    "users",
-    "owner",
-    "group",
     "nofail",
     "_netdev",
     "async",
-    "nodev",
-    "nosuid",
-    "exec",
     "atime",
     "noatime",
     "relatime",
@@ -32,7 +25,15 @@ const IGNORED: [&str; 24] = [
     "lazytime",
     "default_permissions",
     "nomand",
+    "comment",
 ];
+
+/// What the system honours of files: all of it unless mount(8) says otherwise, which leaves out what is its default.
+struct Honoured {
+    suid: bool,
+    dev: bool,
+    exec: bool,
+}
 
 /// The command line as `tembo` reads it: one of [`NAME`] becomes one of `tembo mount --background`.
 pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
@@ -41,12 +42,14 @@ pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
         return words;
     }
     let mut line = ["tembo", "mount", "--background"].map(OsString::from).to_vec();
+    let mut honoured = Honoured { suid: true, dev: true, exec: true };
     let mut rest = words.into_iter().skip(1);
     while let Some(word) = rest.next() {
         match word.to_str() {
             Some("-o") => {
                 let list = rest.next().unwrap_or_default();
-                line.extend(list.to_string_lossy().split(',').filter_map(option));
+                let list = list.to_string_lossy();
+                line.extend(list.split(',').filter_map(|option| translated(option, &mut honoured)));
             }
             // The type and a namespace have a value.
             Some("-t" | "-N") => drop(rest.next()),
@@ -56,28 +59,39 @@ pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
             _ => line.push(word),
         }
     }
+    let Honoured { suid, dev, exec } = honoured;
+    let flags = [(suid, "--suid"), (dev, "--dev"), (!exec, "--noexec")];
+    line.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.into()));
     line
 }
 
-/// An option of mount(8) as one of `tembo mount`, which refuses what it does not know.
-fn option(option: &str) -> Option<OsString> {
+/// An option of mount(8) as one of `tembo mount`, which refuses what it does not know; `None`: it has no word of its own.
+fn translated(option: &str, honoured: &mut Honoured) -> Option<OsString> {
     let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
-    match (name, value) {
-        ("", _) => None,
-        ("ro", None) => Some("--read-only".into()),
-        ("comment", _) => None,
-        (name, _) if name.starts_with("x-") || name.starts_with("X-") => None,
-        (name, None) if IGNORED.contains(&name) => None,
-        (name, None) => Some(format!("--{}", name.replace('_', "-")).into()),
-        (name, Some(value)) => Some(format!("--{}={value}", name.replace('_', "-")).into()),
+    match name {
+        "ro" => return Some("--read-only".into()),
+        "suid" | "nosuid" => honoured.suid = name == "suid",
+        "dev" | "nodev" => honoured.dev = name == "dev",
+        "exec" | "noexec" => honoured.exec = name == "exec",
+        "owner" | "group" => (honoured.suid, honoured.dev) = (false, false),
+        "user" | "users" => *honoured = Honoured { suid: false, dev: false, exec: false },
+        _ if name.is_empty() || IGNORED.contains(&name) => {}
+        _ if name.starts_with("x-") || name.starts_with("X-") => {}
+        _ => {
+            let name = name.replace('_', "-");
+            return Some(
+                value.map_or(format!("--{name}"), |value| format!("--{name}={value}")).into(),
+            );
+        }
     }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn translated(line: &str) -> String {
+    fn read(line: &str) -> String {
         let words = line.split(' ').map(OsString::from).collect();
         let words: Vec<_> = command_line(words).iter().map(|w| w.display().to_string()).collect();
         words.join(" ")
@@ -86,22 +100,24 @@ mod tests {
     #[test]
     fn a_line_of_fstab_becomes_one_of_tembo() {
         for (line, wanted) in [
-            ("/sbin/mount.fuse.tembo a.pool /at", "tembo mount --background a.pool /at"),
+            ("/sbin/mount.fuse.tembo a.pool /at", "a.pool /at --suid --dev"),
             (
-                "/sbin/mount.fuse.tembo a.pool /at -s -o ro,nofail,x-systemd.automount,comment=a",
-                "tembo mount --background a.pool /at --read-only",
+                "/sbin/mount.fuse.tembo a /at -s -o ro,nofail,x-systemd.automount,comment=a,nosuid",
+                "a /at --read-only --dev",
             ),
             (
-                "mount.fuse.tembo a.pool /at -o rw,allow_other,size-max=4G,durable=fsync -t fuse.tembo",
-                "tembo mount --background a.pool /at --allow-other --size-max=4G --durable=fsync",
+                "mount.fuse.tembo a /at -o rw,nodev,allow_other,size-max=4G,durable=fsync -t fuse.tembo",
+                "a /at --allow-other --size-max=4G --durable=fsync --suid",
             ),
+            ("mount.fuse.tembo a /at -o user,noauto", "a /at --noexec"),
+            ("mount.fuse.tembo a /at -o users,exec,dev", "a /at --dev"),
             (
-                "mount.fuse.tembo a /at -o noexec,remount",
-                "tembo mount --background a /at --noexec --remount",
+                "mount.fuse.tembo -r a /at -o noexec,remount",
+                "--read-only a /at --remount --suid --dev --noexec",
             ),
-            ("/usr/bin/tembo stat -o ro", "/usr/bin/tembo stat -o ro"),
         ] {
-            assert_eq!(translated(line), wanted);
+            assert_eq!(read(line), format!("tembo mount --background {wanted}"));
         }
+        assert_eq!(read("/usr/bin/tembo stat -o ro"), "/usr/bin/tembo stat -o ro");
     }
 }

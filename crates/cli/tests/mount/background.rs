@@ -42,7 +42,7 @@ fn unmount(at: &Path, pool: &Path) {
 fn mount_calls_tembo_and_finds_it_mounted() {
     let (folder, helper, at) = folder();
     let pool = folder.path().join("a.pool");
-    let options = "rw,nofail,x-initrd.mount,noexec,domain=logged,size_max=1G";
+    let options = "rw,nofail,x-initrd.mount,nosuid,nodev,noexec,domain=logged,size_max=1G";
     let mounted = Command::new(&helper).args([&pool, &at]).args(["-o", options]).output().unwrap();
     if !mounted.status.success() {
         let error = String::from_utf8_lossy(&mounted.stderr);
@@ -59,11 +59,40 @@ fn mount_calls_tembo_and_finds_it_mounted() {
     let error = Command::new(&program).status().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
     unmount(&at, &pool);
-    done(Command::new(&helper).args([&pool, &at]).args(["-o", "ro,suid,dev,domain=logged"]));
+    done(Command::new(&helper).args([&pool, &at]).args(["-o", "ro,domain=logged"]));
     let options = shown(&at).unwrap();
     assert!(options.starts_with("ro,") && !options.contains("no"), "{options}");
     assert!(Command::new(&program).status().unwrap().success());
     assert!(fs::write(&program, "").is_err());
+    unmount(&at, &pool);
+}
+
+#[test]
+fn what_is_mounted_is_made_to_be_read_only_and_written_again() {
+    let (folder, helper, at) = folder();
+    let pool = folder.path().join("a.pool");
+    let mount =
+        |options| Command::new(&helper).args([&pool, &at]).args(["-o", options]).output().unwrap();
+    if !mount("nosuid,domain=logged").status.success() {
+        eprintln!("skipped, FUSE is not permitted here");
+        return;
+    }
+    fs::write(at.join("a"), "first").unwrap();
+    let again = mount("remount,ro,noexec,domain=logged");
+    if !again.status.success() {
+        // Another user than root may not.
+        eprintln!("skipped: {again:?}");
+        return unmount(&at, &pool);
+    }
+    let options = shown(&at).unwrap();
+    assert!(options.starts_with("ro,") && options.contains("noexec"), "{options}");
+    let error = fs::write(at.join("a"), "second").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert!(mount("remount,rw,domain=logged").status.success());
+    let options = shown(&at).unwrap();
+    assert!(options.starts_with("rw,") && !options.contains("noexec"), "{options}");
+    fs::write(at.join("a"), "second").unwrap();
+    assert_eq!(fs::read(at.join("a")).unwrap(), b"second");
     unmount(&at, &pool);
 }
 
@@ -96,9 +125,8 @@ fn what_cannot_be_mounted_says_why() {
     assert!(!foreground.stderr.is_empty());
     assert_eq!(background.stderr, foreground.stderr);
     assert_eq!(background.status.code(), foreground.status.code());
-    let unknown =
-        Command::new(&helper).args([&pool, &at]).args(["-o", "remount"]).output().unwrap();
+    let unknown = Command::new(&helper).args([&pool, &at]).args(["-o", "size"]).output().unwrap();
     let error = String::from_utf8_lossy(&unknown.stderr);
-    assert!(!unknown.status.success() && error.contains("--remount"), "{error}");
+    assert!(!unknown.status.success() && error.contains("--size"), "{error}");
     assert_eq!((shown(&at), fs::read(&pool).unwrap()), (None, b"no pool".to_vec()));
 }

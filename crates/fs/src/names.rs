@@ -176,14 +176,30 @@ fn add_entry<A: Writes>(
     name: &[u8],
     child: &Inode,
 ) -> Result<(), Error> {
-    let cookie = directory.next_cookie;
-    directory.next_cookie += 1;
-    directory.size += 1;
-    directory.links += u32::from(child.is_directory());
+    let cookie = enters(&mut directory, child.kind);
     (directory.modified, directory.changed) = (changing.now, changing.now);
     let named = Named { inode: child.number, kind: child.kind, cookie };
     records.put_entry(directory.number, name, named)?;
     records.put_inode(&directory)
+}
+
+/// A directory gets an entry, of which it counts all; the cookie of that.
+fn enters(directory: &mut Inode, kind: FileKind) -> u64 {
+    let cookie = directory.next_cookie;
+    directory.next_cookie += 1;
+    directory.size += 1;
+    directory.links += u32::from(kind == FileKind::Directory);
+    cookie
+}
+
+/// A directory loses an entry, of which it counts all.
+fn leaves(directory: &mut Inode, kind: FileKind) -> Result<(), Error> {
+    let damaged =
+        Error::Damaged { inode: directory.number, what: "it has more entries than it says" };
+    let Some(size) = directory.size.checked_sub(1) else { return Err(damaged) };
+    directory.size = size;
+    directory.links = directory.links.saturating_sub(u32::from(kind == FileKind::Directory));
+    Ok(())
 }
 
 fn remove_entry<A: Writes>(
@@ -193,13 +209,10 @@ fn remove_entry<A: Writes>(
     name: &[u8],
     named: Named,
 ) -> Result<(), Error> {
-    let damaged =
-        Error::Damaged { inode: directory.number, what: "it has more entries than it says" };
-    let Some(size) = directory.size.checked_sub(1) else { return Err(damaged) };
-    directory.size = size;
-    directory.links = directory.links.saturating_sub(u32::from(named.kind == FileKind::Directory));
+    leaves(&mut directory, named.kind)?;
     (directory.modified, directory.changed) = (changing.now, changing.now);
-    records.remove_entry(directory.number, name, named.cookie)?;
+    records.remove_name(directory.number, name)?;
+    records.remove_cookie(directory.number, named.cookie)?;
     records.put_inode(&directory)
 }
 
@@ -328,8 +341,12 @@ pub(crate) fn rename<A: Writes>(
 ) -> Result<(), Error> {
     check_name(from.1)?;
     check_name(to.1)?;
-    records.inode(from.0)?.directory()?;
-    directory(records, to.0)?;
+    let is_within = from.0 == to.0;
+    let (left, entered) = if is_within {
+        (directory(records, to.0)?, None)
+    } else {
+        (records.inode(from.0)?.directory()?, Some(directory(records, to.0)?))
+    };
     let source = named(records, from.0, from.1)?;
     let target = records.named(to.0, to.1)?;
     let moved = records.inode(source.inode)?;
@@ -343,19 +360,33 @@ pub(crate) fn rename<A: Writes>(
         (Rename::Exchange, Some(target)) => {
             exchange(records, changing, (from, source, moved), (to, target))
         }
-        (_, target) => replace(records, changing, (from, source, moved), (to, target)),
+        (_, target) => {
+            let renaming = Renaming { from, source, to, target, moved };
+            replace(records, changing, renaming, (left, entered))
+        }
     }
 }
 
 type Place<'n> = (u64, &'n [u8]);
 
+/// A name that becomes another one, and what had that.
+struct Renaming<'n> {
+    from: Place<'n>,
+    source: Named,
+    to: Place<'n>,
+    target: Option<Named>,
+    moved: Inode,
+}
+
+/// Moves an entry out of a directory, into another one if there is that.
 fn replace<A: Writes>(
     records: &mut Records<A>,
     changing: &mut Changing<'_>,
-    (from, source, mut moved): (Place<'_>, Named, Inode),
-    (to, target): (Place<'_>, Option<Named>),
+    renaming: Renaming<'_>,
+    (mut left, mut entered): (Inode, Option<Inode>),
 ) -> Result<(), Error> {
-    let above = if from.0 == to.0 { Vec::new() } else { above(records, &moved, to.0)? };
+    let Renaming { from, source, to, target, mut moved } = renaming;
+    let above = if entered.is_none() { Vec::new() } else { above(records, &moved, to.0)? };
     let replaced = target.map(|target| records.inode(target.inode)).transpose()?;
     match &replaced {
         Some(other) if other.is_directory() && !moved.is_directory() => {
@@ -369,17 +400,34 @@ fn replace<A: Writes>(
         }
         _ => {}
     }
+    if let Some(target) = target {
+        leaves(entered.as_mut().unwrap_or(&mut left), target.kind)?;
+    }
+    // A listing that goes on meanwhile shows a name that is there before and after once: so a name that is replaced keeps its
+    // cookie, and else the entry does within its directory.
+    let kept = target.map(|target| target.cookie);
+    let cookie = match &mut entered {
+        Some(entered) => {
+            leaves(&mut left, source.kind)?;
+            let next = enters(entered, source.kind);
+            kept.unwrap_or(next)
+        }
+        None => kept.unwrap_or(source.cookie),
+    };
     changing.is_broken = true;
     touch(records, &above)?;
-    if let (Some(target), Some(replaced)) = (target, replaced) {
-        let directory = records.inode(to.0)?;
-        remove_entry(records, changing, directory, to.1, target)?;
+    if let Some(replaced) = replaced {
         lose_name(records, changing, replaced)?;
     }
-    let directory = records.inode(from.0)?;
-    remove_entry(records, changing, directory, from.1, source)?;
-    let directory = records.inode(to.0)?;
-    add_entry(records, changing, directory, to.1, &moved)?;
+    records.remove_name(from.0, from.1)?;
+    if entered.is_some() || kept.is_some() {
+        records.remove_cookie(from.0, source.cookie)?;
+    }
+    records.put_entry(to.0, to.1, Named { cookie, ..source })?;
+    for directory in [Some(left), entered].iter_mut().flatten() {
+        (directory.modified, directory.changed) = (changing.now, changing.now);
+        records.put_inode(directory)?;
+    }
     if moved.is_directory() {
         moved.parent = to.0;
     }

@@ -328,13 +328,11 @@ impl<A: Writes> Records<A> {
         Ok(self.access.set(self.layout.tree, &cookie_key(directory, named.cookie), &value)?)
     }
 
-    pub(crate) fn remove_entry(
-        &mut self,
-        directory: u64,
-        name: &[u8],
-        cookie: u64,
-    ) -> Result<(), Error> {
-        self.access.unset(self.layout.tree, &name_key(directory, name))?;
+    pub(crate) fn remove_name(&mut self, directory: u64, name: &[u8]) -> Result<(), Error> {
+        Ok(self.access.unset(self.layout.tree, &name_key(directory, name))?)
+    }
+
+    pub(crate) fn remove_cookie(&mut self, directory: u64, cookie: u64) -> Result<(), Error> {
         Ok(self.access.unset(self.layout.tree, &cookie_key(directory, cookie))?)
     }
 

@@ -177,6 +177,77 @@ fn a_listing_goes_on_behind_a_cookie_whatever_is_removed() {
     is_sound(&fs);
 }
 
+/// The names of two parts of a listing of the root, of which the first has three entries; `between` runs between them.
+fn listed_in_parts(fs: &Fs, between: impl FnOnce()) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut part = |after: u64, most: usize| {
+        let mut last = after;
+        let visit = &mut |entry: tembo_fs::Entry| {
+            last = entry.cookie;
+            names.push(String::from_utf8(entry.name).unwrap());
+            names.len() < most
+        };
+        fs.snapshot().unwrap().list(ROOT, after, visit).unwrap();
+        last
+    };
+    let after = part(0, 3);
+    between();
+    part(after, usize::MAX);
+    names
+}
+
+#[test]
+fn what_is_renamed_within_a_directory_while_that_is_listed_is_listed_once() {
+    for (from, to, expected) in [
+        ("a", "x", ["a", "b", "c", "d", "e"]),
+        ("e", "x", ["a", "b", "c", "d", "x"]),
+        // A name that is there before and after is listed once, too.
+        ("a", "e", ["a", "b", "c", "d", "e"]),
+        ("d", "e", ["a", "b", "c", "e", ""]),
+        ("d", "b", ["a", "b", "c", "e", ""]),
+    ] {
+        let fs = made();
+        let numbers = ["a", "b", "c", "d", "e"].map(|name| file(&fs, ROOT, name).number);
+        let source = numbers[usize::from(from.as_bytes()[0] - b'a')];
+        let before = fs.snapshot().unwrap().inode(ROOT).unwrap();
+        let rename = |t: &mut AnyTreeMut<'_, '_>| {
+            t.rename((ROOT, from.as_bytes()), (ROOT, to.as_bytes()), Rename::Replace)
+        };
+        let names = listed_in_parts(&fs, || change(&fs, rename).unwrap());
+        let expected: Vec<&str> = expected.into_iter().filter(|name| !name.is_empty()).collect();
+        assert_eq!(names, expected, "{from} {to}");
+        let mut tree = fs.snapshot().unwrap();
+        assert_eq!(tree.lookup(ROOT, to.as_bytes()).unwrap().number, source);
+        assert!(matches!(tree.lookup(ROOT, from.as_bytes()), Err(Error::NoSuchName { .. })));
+        let root = tree.inode(ROOT).unwrap();
+        let replaced = u64::from(numbers.len() > listed(&fs, ROOT).len());
+        assert_eq!((root.size + replaced, root.modified), (before.size, LATER));
+        is_sound(&fs);
+    }
+}
+
+#[test]
+fn directories_that_are_renamed_are_counted() {
+    let fs = made();
+    let [x, y] = ["x", "y"].map(|name| folder(&fs, ROOT, name).number);
+    let links = |number| fs.snapshot().unwrap().inode(number).unwrap().links;
+    let rename = |from: (u64, &[u8]), to: (u64, &[u8])| {
+        change(&fs, |t| t.rename(from, to, Rename::Replace)).unwrap();
+        is_sound(&fs);
+    };
+    folder(&fs, x, "below");
+    rename((x, b"below"), (x, b"other"));
+    assert_eq!((links(ROOT), links(x), links(y)), (4, 3, 2));
+    folder(&fs, y, "taken");
+    rename((x, b"other"), (y, b"taken"));
+    assert_eq!((links(ROOT), links(x), links(y)), (4, 2, 3));
+    rename((y, b"taken"), (ROOT, b"x"));
+    assert_eq!((links(ROOT), links(y)), (4, 2));
+    rename((ROOT, b"y"), (ROOT, b"x"));
+    assert_eq!((links(ROOT), links(y)), (3, 2));
+    assert_eq!(listed(&fs, ROOT), ["x"]);
+}
+
 #[test]
 fn an_unlinked_file_lives_while_it_is_open() {
     let fs = made();
@@ -192,6 +263,63 @@ fn an_unlinked_file_lives_while_it_is_open() {
     fs.close_inode(number).unwrap();
     let closed = fs.open_inode(number);
     assert!(matches!(closed, Err(Error::NoSuchInode { .. })), "{closed:?}");
+    is_sound(&fs);
+}
+
+#[test]
+fn however_a_file_lost_its_last_name_it_goes_with_its_last_close() {
+    type Lose<'f> = &'f dyn Fn(&Fs);
+    let replaced: Lose<'_> = &|fs| {
+        file(fs, ROOT, "b");
+        change(fs, |t| t.rename((ROOT, b"b"), (ROOT, b"a"), Rename::Replace)).unwrap();
+    };
+    let in_transaction: Lose<'_> = &|fs| {
+        let mut transaction = fs.transaction().unwrap();
+        transaction.change(LATER, |t| t.unlink(ROOT, b"a")).unwrap();
+        transaction.commit(Durability::Buffered).unwrap();
+    };
+    let unlinked: Lose<'_> = &|fs| change(fs, |t| t.unlink(ROOT, b"a")).unwrap();
+    let rolled_back: Lose<'_> = &|fs| {
+        unlinked(fs);
+        fs.store().save_snapshot("without").unwrap();
+        let number = fs.snapshot().unwrap().orphans().unwrap()[0];
+        change(fs, |t| t.link(number, ROOT, b"again")).unwrap();
+        fs.rollback_to("without").unwrap();
+    };
+    let refused_first: Lose<'_> = &|fs| {
+        let refused = change(fs, |t| {
+            t.unlink(ROOT, b"a")?;
+            t.unlink(ROOT, b"none")
+        });
+        assert!(matches!(refused, Err(Error::NoSuchName { .. })), "{refused:?}");
+        unlinked(fs);
+    };
+    for (nth, lose) in
+        [replaced, in_transaction, unlinked, rolled_back, refused_first].iter().enumerate()
+    {
+        let fs = made();
+        let number = file(&fs, ROOT, "a").number;
+        fs.open_inode(number).unwrap();
+        lose(&fs);
+        assert_eq!(fs.snapshot().unwrap().orphans().unwrap(), [number], "{nth}");
+        // Opened once more without a name, and closed first.
+        fs.open_inode(number).unwrap();
+        fs.close_inode(number).unwrap();
+        assert!(fs.snapshot().unwrap().inode(number).is_ok(), "{nth}");
+        fs.close_inode(number).unwrap();
+        let gone = fs.snapshot().unwrap().inode(number);
+        assert!(matches!(gone, Err(Error::NoSuchInode { .. })), "{nth}: {gone:?}");
+        is_sound(&fs);
+    }
+}
+
+#[test]
+fn a_file_that_was_made_without_a_name_goes_with_its_last_close() {
+    let fs = made();
+    let made = change(&fs, |t| t.create_unnamed(ROOT, &new(FileKind::Regular))).unwrap();
+    fs.open_inode(made.number).unwrap();
+    fs.close_inode(made.number).unwrap();
+    assert_eq!(fs.snapshot().unwrap().orphans().unwrap(), [0; 0]);
     is_sound(&fs);
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use tembo_kv::{Direction, Error, Exclusive, Keyspace, Snapshot, Transaction, Value};
+use tembo_kv::{Direction, Error, Exclusive, Keyspace, Snapshot, Store, Transaction, Value};
 
 /// Gets the value under a key, or that there is none.
 pub(crate) type With<'w> = dyn FnMut(Option<Value<'_>>) + 'w;
@@ -59,6 +59,25 @@ impl Reads for &Snapshot {
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         self.range_with::<[u8]>(space, bounds, direction, visit)
+    }
+}
+
+/// What is visible in a store at each call: two calls may see different versions.
+pub(crate) struct Latest<'s>(pub(crate) &'s Store);
+
+impl Reads for Latest<'_> {
+    fn get_at(&mut self, space: Keyspace, key: &[u8], with: &mut With<'_>) -> Result<(), Error> {
+        self.0.get_with(space, key, with)
+    }
+
+    fn visit(
+        &mut self,
+        space: Keyspace,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        self.0.snapshot()?.range_with::<[u8]>(space, bounds, direction, visit)
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tembo_kv::{Durability, Error as StoreError, Retention, Snapshot, Store};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::access::Latest;
 use crate::bounds::{PIECE_SIZE_MAX, PIECE_SIZE_MIN, ROOT};
 use crate::diff::{self, Difference};
 use crate::format::{
@@ -18,7 +19,7 @@ use crate::layer::Layer;
 use crate::names::New;
 use crate::open_files::{OpenFiles, Unlinking};
 use crate::point::Point;
-use crate::records::{Changing, Layout};
+use crate::records::{Changing, Layout, Records};
 use crate::time::Time;
 use crate::timeline::{Timeline, Written};
 use crate::tree::{AnyTreeMut, Tree, TreeMut};
@@ -276,6 +277,11 @@ impl Fs {
         Tree::new(snapshot, self.0.layout)
     }
 
+    /// Single records as they are at each call.
+    fn latest(&self) -> Records<Latest<'_>> {
+        Records::new(Latest(&self.0.store), self.0.layout)
+    }
+
     fn changing<'t>(&'t self, now: Time, unlinking: Unlinking<'t>) -> Changing<'t> {
         let limit = self.0.limit.load(Ordering::Relaxed);
         let left =
@@ -423,8 +429,10 @@ impl Fs {
     /// [`Error::NoSuchInode`].
     pub fn open_inode(&self, number: u64) -> Result<Inode, Error> {
         let mut open = self.0.open.lock();
-        let inode = self.snapshot()?.inode(number)?;
-        *open.entry(number).or_default() += 1;
+        let inode = self.latest().inode(number)?;
+        let uses = open.entry(number).or_default();
+        uses.count += 1;
+        uses.may_be_orphan |= inode.links == 0;
         Ok(inode)
     }
 
@@ -434,15 +442,18 @@ impl Fs {
     /// Those of a commit: then the next open of the file system removes it.
     pub fn close_inode(&self, number: u64) -> Result<(), Error> {
         let mut open = self.0.open.lock();
-        match open.get_mut(&number) {
-            Some(count) if *count > 1 => {
-                *count -= 1;
+        let may_be_orphan = match open.get_mut(&number) {
+            Some(uses) if uses.count > 1 => {
+                uses.count -= 1;
                 return Ok(());
             }
-            _ => drop(open.remove(&number)),
-        }
+            _ => open.remove(&number).is_none_or(|uses| uses.may_be_orphan),
+        };
         drop(open);
-        match self.snapshot()?.inode(number) {
+        if !may_be_orphan {
+            return Ok(());
+        }
+        match self.latest().inode(number) {
             Ok(inode) if inode.links == 0 => self.remove_unopened(&[number]),
             Ok(_) | Err(Error::NoSuchInode { .. }) => Ok(()),
             Err(error) => Err(error),

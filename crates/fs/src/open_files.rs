@@ -3,15 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How often each inode is open.
-pub(crate) type Counts = BTreeMap<u64, u64>;
+/// The inodes that are open, by their numbers.
+pub(crate) type Opened = BTreeMap<u64, Uses>;
+
+/// How an inode is open.
+#[derive(Default)]
+pub(crate) struct Uses {
+    /// How often.
+    pub(crate) count: u64,
+    /// Whether it may have lost its last name: its last close looks for that.
+    pub(crate) may_be_orphan: bool,
+}
 
 /// The inodes that are open.
 #[derive(Default)]
-pub(crate) struct OpenFiles(Mutex<Counts>);
+pub(crate) struct OpenFiles(Mutex<Opened>);
 
 impl OpenFiles {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Counts> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Opened> {
         // A panic leaves every count whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -23,7 +32,7 @@ pub(crate) enum Unlinking<'t> {
     Keep,
     /// It is removed, unless it is open. The table stays locked up to the commit, from the first look at it on: no other
     /// thread opens an inode that is being removed.
-    UnlessOpen(&'t OpenFiles, Option<MutexGuard<'t, Counts>>),
+    UnlessOpen(&'t OpenFiles, Option<MutexGuard<'t, Opened>>),
 }
 
 impl<'t> Unlinking<'t> {
@@ -36,13 +45,17 @@ impl<'t> Unlinking<'t> {
         matches!(self, Unlinking::UnlessOpen(..))
     }
 
-    /// Whether the inode has to stay.
+    /// Whether an inode that loses its last name, or has lost it, has to stay. If it is open, it is looked at when it is closed.
     pub(crate) fn keeps(&mut self, inode: u64) -> bool {
         match self {
             Unlinking::Keep => true,
             Unlinking::UnlessOpen(open, held) => {
                 let open: &'t OpenFiles = open;
-                held.get_or_insert_with(|| open.lock()).contains_key(&inode)
+                let uses = held.get_or_insert_with(|| open.lock()).get_mut(&inode);
+                uses.is_some_and(|uses| {
+                    uses.may_be_orphan = true;
+                    true
+                })
             }
         }
     }

@@ -212,7 +212,7 @@ impl Engine {
                 Ok(slot) => return Some(slot),
                 Err(Refused::ForNow) if self.slots.open_soon() => {}
                 // The change meets an error again at the writer's lock.
-                Err(Refused::ForNow) => drop(self.writer.lock().ok()?),
+                Err(Refused::ForNow) => self.writer.pass().ok()?,
                 Err(Refused::Barred) => return None,
             }
         }
@@ -368,5 +368,6 @@ where
             engine.writer.forget_holder();
         }
         engine.open_slots(ledger);
+        engine.writer.release();
     }
 }

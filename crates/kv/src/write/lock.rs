@@ -1,14 +1,15 @@
 //! The writer's lock: one thread, or one handle, at a time changes more than a single key.
 //!
 //! A handle that has the lock between its calls ([`Exclusive`](crate::Exclusive)) owns its guard. The lock notes which
-//! thread used it last: if that thread asks for the lock, it would wait for itself, and gets an error.
+//! thread used it last: if that thread asks for the lock, it would wait for itself, and gets an error. Threads wait in a
+//! [`Line`].
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
-use tembo_pmem::thread::wait_for;
+use tembo_pmem::thread::{Line, wait_for};
 
 use crate::Error;
 use crate::ledger::Ledger;
@@ -22,6 +23,7 @@ pub(super) type OwnedGuard = ArcMutexGuard<RawMutex, Ledger>;
 /// The ledger under the writer's lock.
 pub(super) struct WriterLock {
     ledger: Arc<Mutex<Ledger>>,
+    line: Line,
     /// The thread that has last used the handle that has the lock. 0: no handle has it.
     holder: AtomicUsize,
 }
@@ -49,7 +51,8 @@ fn draw() -> usize {
 
 impl WriterLock {
     pub(super) fn new(ledger: Ledger) -> WriterLock {
-        WriterLock { ledger: Arc::new(Mutex::new(ledger)), holder: AtomicUsize::new(0) }
+        let (ledger, line) = (Arc::new(Mutex::new(ledger)), Line::default());
+        WriterLock { ledger, line, holder: AtomicUsize::new(0) }
     }
 
     /// # Errors
@@ -88,9 +91,26 @@ impl WriterLock {
             || tries().map(Ok),
             || {
                 self.check()?;
-                Ok(blocks())
+                Ok(self.line.wait(&tries, blocks))
             },
         )
+    }
+
+    /// The thread is about to release the lock. Each that has got it calls this.
+    #[inline]
+    pub(super) fn release(&self) {
+        self.line.release();
+    }
+
+    /// Waits until the lock is free.
+    ///
+    /// # Errors
+    /// [`Error::WouldDeadlock`].
+    pub(super) fn pass(&self) -> Result<(), Error> {
+        let guard = self.lock()?;
+        self.release();
+        drop(guard);
+        Ok(())
     }
 
     /// # Errors

@@ -47,10 +47,17 @@ pub(crate) fn read<A: Reads>(
         return Ok(len);
     }
     let mut done = 0;
-    records.pieces(inode.layer, pieces, Direction::Forward, &mut |piece, value| {
+    let mut copy = |piece: u64, value: Value<'_>| {
         done = copy_part((piece * size, value), offset, to, done);
-        true
-    })?;
+    };
+    if pieces.0 == pieces.1 {
+        records.one_piece(inode.layer, pieces.0, |value| copy(pieces.0, value))?;
+    } else {
+        records.pieces(inode.layer, pieces, Direction::Forward, &mut |piece, value| {
+            copy(piece, value);
+            true
+        })?;
+    }
     to[done..].fill(0);
     Ok(len)
 }

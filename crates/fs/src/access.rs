@@ -36,6 +36,12 @@ pub trait Writes: Reads {
     #[doc(hidden)]
     fn set(&mut self, space: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error>;
 
+    /// Puts values, each under its key.
+    #[doc(hidden)]
+    fn set_all(&mut self, space: Keyspace, puts: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        puts.iter().try_for_each(|(key, value)| self.set(space, key, value))
+    }
+
     /// Removes a key.
     #[doc(hidden)]
     fn unset(&mut self, space: Keyspace, key: &[u8]) -> Result<(), Error>;
@@ -118,6 +124,10 @@ impl<W: Writes + ?Sized> Writes for &mut W {
         (**self).set(space, key, value)
     }
 
+    fn set_all(&mut self, space: Keyspace, puts: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        (**self).set_all(space, puts)
+    }
+
     fn unset(&mut self, space: Keyspace, key: &[u8]) -> Result<(), Error> {
         (**self).unset(space, key)
     }
@@ -147,6 +157,10 @@ impl Reads for Exclusive {
 impl Writes for Exclusive {
     fn set(&mut self, space: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.put(space, key, value).map(drop)
+    }
+
+    fn set_all(&mut self, space: Keyspace, puts: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        self.put_all(space, puts)
     }
 
     fn unset(&mut self, space: Keyspace, key: &[u8]) -> Result<(), Error> {

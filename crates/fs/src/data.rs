@@ -14,7 +14,7 @@ use crate::inode::Inode;
 use crate::layer::Shown;
 use crate::records::Records;
 
-/// Pieces that are looked for between two changes.
+/// Pieces that are looked for between two changes, or put together.
 const BATCH: usize = 1024;
 
 /// The end of what begins at an offset.
@@ -128,34 +128,76 @@ pub(crate) fn write<A: Writes>(
 ) -> Result<(), Error> {
     let end = checked_end(offset, bytes.len() as u64)?;
     let piece_size = records.layout.piece_size;
-    let (count, is_dense) = (inode.piece_count(piece_size), inode.is_dense(piece_size));
+    // Whether there are holes is known of what was there before.
+    let before =
+        Before { count: inode.piece_count(piece_size), is_dense: inode.is_dense(piece_size) };
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
         let (piece, start) = (at / piece_size as u64, (at % piece_size as u64) as usize);
-        let part = &bytes[done..bytes.len().min(done + piece_size - start)];
-        done += part.len();
-        let may_be_there = piece < count;
-        let was_there = if start == 0 && part.len() == piece_size {
-            let was_there = may_be_there && (is_dense || records.has_piece(inode.layer, piece)?);
-            records.put_piece(inode.layer, piece, part)?;
-            was_there
-        } else {
-            let old = if may_be_there { records.piece(inode.layer, piece)? } else { None };
-            let was_there = old.is_some();
-            let below = if was_there { None } else { records.piece_below(inode, piece)? };
-            let mut new = old.or(below).unwrap_or_default();
-            new.resize(new.len().max(start + part.len()), 0);
-            new[start..start + part.len()].copy_from_slice(part);
-            records.put_piece(inode.layer, piece, &new)?;
-            was_there
+        let rest = &bytes[done..];
+        let whole = if start == 0 { rest.len() / piece_size } else { 0 };
+        let len = match whole {
+            0 => rest.len().min(piece_size - start),
+            _ => whole.min(BATCH) * piece_size,
         };
-        inode.pieces += u64::from(!was_there);
+        let was_there = match whole {
+            0 => write_part(records, inode, (piece, start, &rest[..len]), &before)?,
+            _ => write_whole(records, inode, (piece, &rest[..len]), &before)?,
+        };
+        inode.pieces += len.div_ceil(piece_size) as u64 - was_there;
+        done += len;
     }
     if !bytes.is_empty() {
         inode.size = inode.size.max(end);
     }
     Ok(())
+}
+
+/// The pieces of a file before a write.
+struct Before {
+    /// So many fit in its size.
+    count: u64,
+    /// They are all there.
+    is_dense: bool,
+}
+
+/// Writes whole pieces from one on; how many of them were there.
+fn write_whole<A: Writes>(
+    records: &mut Records<A>,
+    inode: &Inode,
+    (first, bytes): (u64, &[u8]),
+    before: &Before,
+) -> Result<u64, Error> {
+    let end = first + (bytes.len() / records.layout.piece_size) as u64;
+    let known = first..end.min(before.count);
+    let mut were_there = known.end.saturating_sub(first);
+    if !before.is_dense {
+        were_there = 0;
+        for piece in known {
+            were_there += u64::from(records.has_piece(inode.layer, piece)?);
+        }
+    }
+    records.put_pieces(inode.layer, first, bytes)?;
+    Ok(were_there)
+}
+
+/// Writes a part of a piece; 1 if the piece was there.
+fn write_part<A: Writes>(
+    records: &mut Records<A>,
+    inode: &Inode,
+    (piece, start, part): (u64, usize, &[u8]),
+    before: &Before,
+) -> Result<u64, Error> {
+    let may_be_there = piece < before.count;
+    let old = if may_be_there { records.piece(inode.layer, piece)? } else { None };
+    let was_there = old.is_some();
+    let below = if was_there { None } else { records.piece_below(inode, piece)? };
+    let mut new = old.or(below).unwrap_or_default();
+    new.resize(new.len().max(start + part.len()), 0);
+    new[start..start + part.len()].copy_from_slice(part);
+    records.put_piece(inode.layer, piece, &new)?;
+    Ok(was_there.into())
 }
 
 /// Sets the size. The inode has to be put afterwards.

@@ -388,6 +388,15 @@ impl<A: Writes> Records<A> {
         Ok(self.access.set(self.layout.data, &self.piece_key(layer, piece), bytes)?)
     }
 
+    /// Puts whole pieces, from one on.
+    pub(crate) fn put_pieces(&mut self, layer: u64, first: u64, bytes: &[u8]) -> Result<(), Error> {
+        let pieces = bytes.chunks_exact(self.layout.piece_size);
+        let keys: Vec<PieceKey> =
+            (first..).take(pieces.len()).map(|piece| self.piece_key(layer, piece)).collect();
+        let puts: Vec<(&[u8], &[u8])> = keys.iter().map(|key| &key[..]).zip(pieces).collect();
+        Ok(self.access.set_all(self.layout.data, &puts)?)
+    }
+
     pub(crate) fn remove_piece(&mut self, layer: u64, piece: u64) -> Result<(), Error> {
         Ok(self.access.unset(self.layout.data, &self.piece_key(layer, piece))?)
     }

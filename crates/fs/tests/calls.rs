@@ -5,7 +5,7 @@ use tembo_fs::{
     Allocate, AnyTreeMut, Condition, Difference, DifferenceKind, Error, FileKind, Format, Fs,
     Inode, New, ROOT, Rename, Set, Time,
 };
-use tembo_kv::{Durability, Error as StoreError, IndexKind, Options, Store};
+use tembo_kv::{DomainRequest, Durability, Error as StoreError, IndexKind, Options, Store};
 
 #[path = "driver/content.rs"]
 mod content;
@@ -175,6 +175,47 @@ fn a_listing_goes_on_behind_a_cookie_whatever_is_removed() {
     }
     assert_eq!(seen, (0..50).map(|i| format!("{i:02}")).collect::<Vec<_>>());
     is_sound(&fs);
+}
+
+/// Of many sizes, at the begin, in the middle and behind the end of pieces, over pieces that are there and over holes; the
+/// same in memory and on a disk, where whole pieces are written together.
+#[test]
+fn a_write_of_many_pieces_is_that_of_its_bytes_whatever_was_there() {
+    const SIZE: usize = 4096;
+    let folder = std::env::temp_dir().join(format!("tembo-fs-pieces-{}", std::process::id()));
+    // An earlier run with the same process number may have left the folder.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let options = Options::new().domain(DomainRequest::Logged).background(false);
+    let on_disk = Store::create(&folder.join("files.pool"), &options).unwrap();
+    for store in [Store::volatile(&Options::new()).unwrap(), on_disk] {
+        let fs = Fs::format(&store, &Format::default(), NOW).unwrap();
+        let number = file(&fs, ROOT, "a").number;
+        let mut expected = Vec::new();
+        for (nth, (offset, len)) in [
+            (3 * SIZE, 40 * SIZE),
+            (3 * SIZE, 64 * SIZE),
+            (100 * SIZE + 5, 33 * SIZE),
+            (60 * SIZE, 50 * SIZE + 1),
+            (SIZE - 1, SIZE + 2),
+            (0, 300 * SIZE),
+            (280 * SIZE + 7, 600 * SIZE),
+            (2000 * SIZE, 2 * SIZE),
+            (1990 * SIZE, 11 * SIZE),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let part: Vec<u8> = (0..len).map(|at| (at / 7 + nth * 31 + 1) as u8).collect();
+            change(&fs, |t| t.write(number, offset as u64, &part)).unwrap();
+            expected.resize(expected.len().max(offset + len), 0);
+            expected[offset..offset + len].copy_from_slice(&part);
+            assert!(bytes(&fs, number) == expected, "{nth}");
+            // Also that the inode counts its pieces.
+            is_sound(&fs);
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// The names of two parts of a listing of the root, of which the first has three entries; `between` runs between them.

@@ -211,9 +211,10 @@ fn remove_entry<A: Writes>(
 ) -> Result<(), Error> {
     leaves(&mut directory, named.kind)?;
     (directory.modified, directory.changed) = (changing.now, changing.now);
+    // First: the handle looks for a key that it removes before anything is changed.
+    records.put_inode(&directory)?;
     records.remove_name(directory.number, name)?;
-    records.remove_cookie(directory.number, named.cookie)?;
-    records.put_inode(&directory)
+    records.remove_cookie(directory.number, named.cookie)
 }
 
 /// An inode has lost a name. With the last one it goes, or becomes an orphan.
@@ -416,6 +417,8 @@ fn replace<A: Writes>(
     };
     changing.is_broken = true;
     touch(records, &above)?;
+    // Before the removals, as in `remove_entry`.
+    records.put_entry(to.0, to.1, Named { cookie, ..source })?;
     if let Some(replaced) = replaced {
         lose_name(records, changing, replaced)?;
     }
@@ -423,7 +426,6 @@ fn replace<A: Writes>(
     if entered.is_some() || kept.is_some() {
         records.remove_cookie(from.0, source.cookie)?;
     }
-    records.put_entry(to.0, to.1, Named { cookie, ..source })?;
     for directory in [Some(left), entered].iter_mut().flatten() {
         (directory.modified, directory.changed) = (changing.now, changing.now);
         records.put_inode(directory)?;

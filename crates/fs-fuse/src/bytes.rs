@@ -72,8 +72,7 @@ impl Served {
     ) -> Result<(), Errno> {
         let how = match mode {
             0 => Allocate::Extend,
-            // No space is set aside: there is nothing to do.
-            1 => return Ok(()),
+            1 => Allocate::ExtendWithin,
             3 => Allocate::Punch,
             8 => Allocate::Collapse,
             0x10 => Allocate::Zero,

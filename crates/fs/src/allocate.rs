@@ -17,8 +17,11 @@ const COPIED: usize = 64 << 10;
 /// How the bytes of a range are allocated, or given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// The file reaches at least to the end of the range. No space is set aside: a write may find the pool full.
+    /// The file reaches at least to the end of the range. No space is set aside: a write may find the pool full. What the limit
+    /// does not leave is refused.
     Extend,
+    /// The same, but the size stays: nothing is done, or it is refused.
+    ExtendWithin,
     /// The range becomes zero and takes no space; the size stays.
     Punch,
     /// The range becomes zero; the file reaches at least to its end.
@@ -29,6 +32,13 @@ pub enum Allocate {
     Collapse,
     /// A range of zeroes is put in, and what lay there moves behind it. It begins and ends with a piece.
     Insert,
+}
+
+impl Allocate {
+    /// Whether pieces of the range may be written.
+    pub(crate) fn extends(self) -> bool {
+        matches!(self, Allocate::Extend | Allocate::ExtendWithin)
+    }
 }
 
 pub(crate) fn allocate<A: Writes>(
@@ -47,6 +57,7 @@ pub(crate) fn allocate<A: Writes>(
     let fits = offset.is_multiple_of(size) && len.is_multiple_of(size);
     match how {
         Allocate::Extend => inode.size = inode.size.max(end),
+        Allocate::ExtendWithin => {}
         Allocate::Punch | Allocate::ZeroWithin => zero(records, inode, offset, end)?,
         Allocate::Zero => {
             zero(records, inode, offset, end)?;

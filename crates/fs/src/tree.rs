@@ -365,7 +365,8 @@ impl<'t, A: Writes> TreeMut<'t, A> {
     /// Allocates a range of a file, or gives it back.
     ///
     /// # Errors
-    /// [`Error::Invalid`] of a range that does not fit; as of [`write`](TreeMut::write).
+    /// [`Error::Invalid`] of a range that does not fit; [`Error::OverLimit`] of one to extend to that exceeds what is left; as of
+    /// [`write`](TreeMut::write).
     pub fn allocate(
         &mut self,
         number: u64,
@@ -374,7 +375,9 @@ impl<'t, A: Writes> TreeMut<'t, A> {
         how: Allocate,
     ) -> Result<Inode, Error> {
         let now = self.changing.now;
-        self.change(number, (0, 0), |records, inode| {
+        let written =
+            if how.extends() { (offset, data::checked_end(offset, len)?) } else { (0, 0) };
+        self.change(number, written, |records, inode| {
             *inode = inode.clone().regular()?;
             allocate(records, inode, (offset, len), how)?;
             (inode.modified, inode.changed) = (now, now);

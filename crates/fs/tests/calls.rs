@@ -624,6 +624,25 @@ fn a_limit_holds_at_each_write_of_a_transaction() {
 }
 
 #[test]
+fn what_the_limit_does_not_leave_is_not_allocated() {
+    let fs = made_with(&Options::new().background(false));
+    let number = file(&fs, ROOT, "a").number;
+    fs.set_limit(fs.usage().used + 20 * PIECE);
+    for how in [Allocate::Extend, Allocate::ExtendWithin] {
+        let allocate = |pieces: u64| {
+            fs.write(NOW, Durability::Buffered, |t| t.allocate(number, PIECE, pieces * PIECE, how))
+        };
+        let refused = allocate(30);
+        assert!(matches!(refused, Err(Error::OverLimit { .. })), "{refused:?}");
+        let size = fs.snapshot().unwrap().inode(number).unwrap().size;
+        assert_eq!(size, if how == Allocate::Extend { 0 } else { 11 * PIECE });
+        let given = allocate(10).unwrap();
+        assert_eq!((given.size, given.pieces), (11 * PIECE, 0));
+    }
+    is_sound(&fs);
+}
+
+#[test]
 fn two_transactions_do_not_move_directories_below_each_other() {
     let fs = made();
     let (x, y) = (folder(&fs, ROOT, "x"), folder(&fs, ROOT, "y"));

@@ -370,6 +370,7 @@ fn allocate(file: &mut Vec<u8>, offset: usize, len: usize, how: Allocate) -> Res
     }
     match how {
         Allocate::Extend => file.resize(size.max(end), 0),
+        Allocate::ExtendWithin => {}
         Allocate::Punch | Allocate::ZeroWithin => zero(file),
         Allocate::Zero => {
             zero(file);

@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 use tembo_kv::{Access, Direction, Error, Keyspace, Snapshot, Store, Transaction, Value};
 
 use crate::access::{Bounds, Reads, Visit, With, Writes};
-use crate::format::{INODE_TAG, NAME_TAG, TREE_SPACE, name_in, number_in};
+use crate::format::{INODE_TAG, NAME_TAG, TREE_SPACE, inode_key, name_in, number_in};
 
-/// What of the file system as a transaction found it the transaction has changed or removed.
+/// What of the file system as a transaction found it is not so any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Inodes that are there no more, or not as they were.
     pub inodes: BTreeSet<u64>,
-    /// Names that stand for nothing any more, or for something else, each behind its directory.
+    /// Names that stand for something else, or for nothing, or stood for nothing, each behind its directory.
     pub names: BTreeSet<(u64, Vec<u8>)>,
 }
 
@@ -41,13 +41,16 @@ impl Watched<'_> {
         if space != self.tree || !matches!(tag, Some(INODE_TAG | NAME_TAG)) {
             return Ok(());
         }
-        let Some(before) = self.before.get(space, key)? else { return Ok(()) };
-        match (tag, number_in(key)) {
-            (Some(NAME_TAG), Some(directory)) => {
+        let before = self.before.get(space, key)?;
+        match (tag, number_in(key), before) {
+            // Of a directory that was not there, it is not known which names it had not.
+            (Some(NAME_TAG), Some(directory), before)
+                if before.is_some() || self.before.get(space, &inode_key(directory))?.is_some() =>
+            {
                 let name = name_in(key).unwrap_or_default();
                 self.touched.names.insert((directory, name.to_vec()));
             }
-            (_, Some(inode)) => {
+            (_, Some(inode), Some(before)) => {
                 self.touched.inodes.insert(inode);
                 let is_same =
                     |now: Option<Value<'_>>| now.is_some_and(|now| now.to_vec() == before.to_vec());

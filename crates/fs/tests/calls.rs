@@ -594,12 +594,16 @@ fn a_commit_says_what_of_the_old_it_has_changed() {
     tx.change(NOW, |t| {
         let new = t.create(ROOT, b"new", &new(FileKind::Regular))?;
         t.write(new.number, 0, b"x")?;
+        // What a directory has that was made is all new.
+        let folder = t.create(ROOT, b"folder", &self::new(FileKind::Directory))?.number;
+        t.create(folder, b"in it", &self::new(FileKind::Regular))?;
         t.rename((ROOT, b"a"), (ROOT, b"b"), Rename::Replace)
     })
     .unwrap();
     let (_, touched) = tx.commit_touched(LATER, Durability::Strict).unwrap();
     assert_eq!(touched.inodes, [ROOT, a, b].into());
-    assert_eq!(touched.names, [(ROOT, b"a".to_vec()), (ROOT, b"b".to_vec())].into());
+    let names = [b"a".to_vec(), b"b".to_vec(), b"folder".to_vec(), b"new".to_vec()];
+    assert_eq!(touched.names, names.map(|name| (ROOT, name)).into());
 }
 
 #[test]

@@ -79,6 +79,11 @@ pub struct LogReport {
 }
 
 impl Report {
+    /// Whether what is visible becomes durable by a sync. If not, it is as soon as it is visible.
+    pub fn is_logged(&self) -> bool {
+        self.domain == domain_name(Domain::Logged)
+    }
+
     /// The domain, with what a reader must know of its medium.
     pub fn domain_on_medium(&self) -> String {
         let of = if self.emulated { " (emulated: does not survive a power failure)" } else { "" };

@@ -18,6 +18,8 @@ mod killed;
 mod marked;
 #[path = "mount/mounted.rs"]
 mod mounted;
+#[path = "mount/privileges.rs"]
+mod privileges;
 #[path = "driver/random.rs"]
 mod random;
 #[path = "mount/transactions.rs"]

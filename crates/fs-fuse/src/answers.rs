@@ -3,22 +3,25 @@
 use std::time::Duration;
 
 use fuser::{
-    Errno, FileAttr, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyWrite, ReplyXattr,
+    Errno, FileAttr, Generation, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyWrite,
+    ReplyXattr,
 };
 
-use crate::replies::TTL;
+use crate::replies::{TTL, nothing};
 use crate::served::Shown;
 
-pub(crate) fn entry_reply(found: Result<(Shown, Duration), Errno>, reply: ReplyEntry) {
+pub(crate) fn entry_reply(found: Result<Option<(Shown, Duration)>, Errno>, reply: ReplyEntry) {
     match found {
-        Ok(((attributes, generation), ttl)) => reply.entry(&ttl, &attributes, generation),
+        Ok(Some(((attributes, generation), ttl))) => reply.entry(&ttl, &attributes, generation),
+        // An inode of the number 0 is none.
+        Ok(None) => reply.entry(&TTL, &nothing(), Generation(0)),
         Err(error) => reply.error(error),
     }
 }
 
 /// Answers that an inode was made, or got a name.
 pub(crate) fn made(made: Result<Shown, Errno>, reply: ReplyEntry) {
-    entry_reply(made.map(|shown| (shown, TTL)), reply);
+    entry_reply(made.map(|shown| Some((shown, TTL))), reply);
 }
 
 pub(crate) fn attributes_reply(attributes: Result<FileAttr, Errno>, reply: ReplyAttr) {

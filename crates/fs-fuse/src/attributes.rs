@@ -1,10 +1,11 @@
 //! Requests on what an inode says of itself: attributes, and extended ones.
 
 use fuser::{Errno, FileAttr, FileHandle, INodeNo, Request};
-use tembo_fs::{ACCESS_LIST, AnyTreeMut, Condition, DEFAULT_LIST, Error, Set};
+use tembo_fs::{ACCESS_LIST, AnyTreeMut, Condition, DEFAULT_LIST, Error, Inode, Set};
 
 use crate::caller::is_in_group;
 use crate::place::Place;
+use crate::privileges::{Changed, take_privileges};
 use crate::served::Served;
 
 /// The permission bit that runs a program as the group of its file.
@@ -28,6 +29,23 @@ fn take_set_group(
     Ok(())
 }
 
+/// Changes what an inode says of itself; a file loses what that costs it.
+pub(crate) fn set(
+    tree: &mut AnyTreeMut<'_, '_>,
+    number: u64,
+    set: &Set,
+    request: &Request,
+) -> Result<Inode, Error> {
+    let inode = tree.set(number, set)?;
+    match set {
+        Set { user: Some(_), .. } | Set { group: Some(_), .. } => {
+            take_privileges(tree, inode, Changed::Given, request)
+        }
+        Set { size: Some(_), .. } => take_privileges(tree, inode, Changed::Cut, request),
+        _ => Ok(inode),
+    }
+}
+
 impl Served {
     /// That a list which is set would be enforced.
     fn check_list(&self, name: &[u8]) -> Result<(), Errno> {
@@ -45,14 +63,16 @@ impl Served {
         request: &Request,
         number: INodeNo,
         handle: Option<FileHandle>,
-        set: &Set,
+        changes: &Set,
     ) -> Result<FileAttr, Errno> {
         let inode = match self.own_of(number, handle, request.pid()) {
             // The kernel gets what others see.
             own @ Some(_) => self
-                .change_one(number, own, |tree, number| tree.set(number, set))
+                .change_one(number, own, |tree, number| set(tree, number, changes, request))
                 .and_then(|_| self.trees.inode(Place::of(number))),
-            None => self.trees.remove([number], |tree, [number]| tree.set(number, set)),
+            None => {
+                self.trees.remove([number], |tree, [number]| set(tree, number, changes, request))
+            }
         };
         self.trees.attributes(&(Place::of(number), inode?))
     }

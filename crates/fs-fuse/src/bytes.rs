@@ -1,11 +1,12 @@
 //! Requests on the bytes of a file.
 
-use fuser::{Errno, FileHandle, INodeNo, LockOwner, OpenFlags, WriteFlags};
+use fuser::{Errno, FileHandle, INodeNo, LockOwner, OpenFlags, Request, WriteFlags};
 use rustix::fs::OFlags;
 use tembo_fs::{Allocate, AnyTreeMut};
 
 use crate::handles::has_flag;
 use crate::place::Place;
+use crate::privileges::{Changed, take_privileges};
 use crate::served::Served;
 
 /// What whence is in a request: the values of Linux.
@@ -44,10 +45,10 @@ impl Served {
     /// Writes all of `data`; how many bytes that are.
     pub(crate) fn write(
         &self,
+        request: &Request,
         (number, handle, offset): At,
         data: &[u8],
-        (how, flags): (WriteFlags, OpenFlags),
-        owner: Option<LockOwner>,
+        (how, flags, owner): (WriteFlags, OpenFlags, Option<LockOwner>),
     ) -> Result<u32, Errno> {
         // The kernel writes its cache by any handle: what was stored to a mapping from before the mark.
         let is_cached = how.contains(WriteFlags::FUSE_WRITE_CACHE);
@@ -55,17 +56,21 @@ impl Served {
         if let Some(handle) = own {
             self.opened.note_writer(handle, owner);
         }
+        let takes_bits = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let changed = Changed::Written { takes_bits };
         let appends = own.is_some() && has_flag(flags, OFlags::APPEND);
         self.change_one(number, own, |tree, number| {
             // The kernel knows the end that others see.
             let offset = if appends { tree.tree().inode(number)?.size } else { offset };
-            tree.write(number, offset, data)
+            let inode = tree.write(number, offset, data)?;
+            take_privileges(tree, inode, changed, request)
         })?;
         Ok(data.len() as u32)
     }
 
     pub(crate) fn allocate(
         &self,
+        request: &Request,
         (number, handle, offset): At,
         len: u64,
         mode: i32,
@@ -81,8 +86,11 @@ impl Served {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let own = Served::own(number, handle);
-        self.change_one(number, own, |tree, number| tree.allocate(number, offset, len, how))
-            .map(drop)
+        let allocated = self.change_one(number, own, |tree, number| {
+            let inode = tree.allocate(number, offset, len, how)?;
+            take_privileges(tree, inode, Changed::Cut, request)
+        });
+        allocated.map(drop)
     }
 
     /// The next offset with data, or of a hole.
@@ -104,6 +112,7 @@ impl Served {
     /// Copies a range; how many bytes.
     pub(crate) fn copy(
         &self,
+        request: &Request,
         (from, from_handle, from_offset): At,
         (to, handle, to_offset): At,
         len: u64,
@@ -111,7 +120,10 @@ impl Served {
         // The answer has 32 bits.
         let len = len.min(1 << 30);
         let copy = |tree: &mut AnyTreeMut<'_, '_>, [from, to]: [u64; 2]| {
-            tree.copy_range((from, from_offset), (to, to_offset), len)
+            let copied = tree.copy_range((from, from_offset), (to, to_offset), len)?;
+            let inode = tree.tree().inode(to)?;
+            take_privileges(tree, inode, Changed::Cut, request)?;
+            Ok(copied)
         };
         let source = Served::own(from, from_handle);
         let copied = match (Served::own(to, handle), Place::of(from)) {

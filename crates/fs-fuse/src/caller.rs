@@ -21,6 +21,23 @@ fn has_group(status: &[u8], group: u32) -> bool {
     groups.split_ascii_whitespace().any(|other| other.parse() == Ok(group))
 }
 
+/// The right to set the bits of files by which programs run as other users and groups.
+const CAP_FSETID: u64 = 1 << 4;
+
+/// Whether the program of a request may change a file that keeps those bits. Where the system does not say so, it may not.
+pub(crate) fn may_keep_ids(request: &Request) -> bool {
+    let status = || std::fs::read(format!("/proc/{}/status", request.pid()));
+    // What a namespace gives to other users holds within it.
+    request.uid() == ROOT_USER && status().is_ok_and(|status| has_right(&status, CAP_FSETID))
+}
+
+fn has_right(status: &[u8], right: u64) -> bool {
+    let lines = status.split(|&byte| byte == b'\n');
+    let rights = lines.filter_map(|line| line.strip_prefix(b"CapEff:")).next();
+    let rights = rights.and_then(|rights| std::str::from_utf8(rights).ok()).unwrap_or_default();
+    u64::from_str_radix(rights.trim(), 16).is_ok_and(|rights| rights & right != 0)
+}
+
 /// Of the flags of a thread: it ends.
 const EXITING: u64 = 0x4;
 
@@ -61,6 +78,15 @@ mod tests {
         let all = [4, 24, 27, 7, 2, 8].map(|group| has_group(status, group));
         assert_eq!(all, [true, true, true, false, false, false]);
         assert!(!has_group(b"Groups:\t\n", 0) && !has_group(b"", 0));
+    }
+
+    #[test]
+    fn the_rights_of_a_program_are_those_of_its_status() {
+        let has = |status: &[u8]| has_right(status, CAP_FSETID);
+        assert!(has(b"CapPrm:\t0\nCapEff:\t000001ffffffffff\n") && has(b"CapEff:\t10\n"));
+        assert!(
+            !has(b"CapPrm:\t10\nCapEff:\t000001ffffffffef\n") && !has(b"CapEff:\n") && !has(b"")
+        );
     }
 
     #[test]

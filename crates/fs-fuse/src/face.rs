@@ -53,6 +53,8 @@ impl Filesystem for Face {
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             // A default access list is in the place of the mask.
             InitFlags::FUSE_DONT_MASK,
+            // The bits and capabilities that a change of a file costs it are taken here: the kernel does not ask for them before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         for capability in wanted {
             // A kernel without it does without.
@@ -219,7 +221,7 @@ impl Filesystem for Face {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -232,7 +234,7 @@ impl Filesystem for Face {
         if Place::of(number) == Place::Begin {
             return self.0.end(handle.0, data, reply);
         }
-        written(self.0.write((number, handle, offset), data, (how, flags), owner), reply);
+        written(self.0.write(request, (number, handle, offset), data, (how, flags, owner)), reply);
     }
 
     fn flush(
@@ -352,7 +354,7 @@ impl Filesystem for Face {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -360,7 +362,7 @@ impl Filesystem for Face {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        done(self.0.allocate((number, handle, offset), len, mode), reply);
+        done(self.0.allocate(request, (number, handle, offset), len, mode), reply);
     }
 
     fn lseek(
@@ -380,7 +382,7 @@ impl Filesystem for Face {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         from: INodeNo,
         from_handle: FileHandle,
         from_offset: u64,
@@ -392,6 +394,6 @@ impl Filesystem for Face {
         reply: ReplyWrite,
     ) {
         let from = (from, from_handle, from_offset);
-        written(self.0.copy(from, (to, handle, to_offset), len), reply);
+        written(self.0.copy(request, from, (to, handle, to_offset), len), reply);
     }
 }

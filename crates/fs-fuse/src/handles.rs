@@ -5,16 +5,16 @@ use fuser::{
     ReplyWrite, Request,
 };
 use rustix::fs::OFlags;
-use tembo_fs::{FileKind, Set};
+use tembo_fs::{AnyTreeMut, FileKind, Set};
 use tembo_kv::Durability;
 
+use crate::attributes::set;
 use crate::committer::{Answer, Commit};
 use crate::durable::Durable;
 use crate::errors::errno;
 use crate::names::new_of;
 use crate::opened::{Closing, Ended, lose};
 use crate::place::Place;
-use crate::replies::now;
 use crate::served::{Served, Shown};
 
 /// A handle of a file that may be written.
@@ -24,11 +24,11 @@ fn handle(writes: bool) -> FileHandle {
     FileHandle(if writes { WRITES } else { 0 })
 }
 
-/// Flags for the kernel of an open that is no transaction of its own. To close what cannot write means nothing to `flush`:
-/// the kernel need not ask. It has the locks of files itself, and so releases them without.
-fn open_flags(writes: bool, is_direct: bool) -> FopenFlags {
+/// Flags for the kernel of an open that is no transaction of its own. If its close waits for nothing, the kernel need not ask.
+/// It has the locks of files itself, and so releases them without.
+fn open_flags(waits: bool, is_direct: bool) -> FopenFlags {
     let cache = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
-    if writes { cache } else { cache | FopenFlags::FOPEN_NOFLUSH }
+    if waits { cache } else { cache | FopenFlags::FOPEN_NOFLUSH }
 }
 
 pub(crate) fn has_flag(flags: OpenFlags, flag: OFlags) -> bool {
@@ -49,7 +49,7 @@ impl Served {
         let cuts = has_flag(flags, OFlags::TRUNC);
         let writes = cuts || flags.acc_mode() != OpenAccMode::O_RDONLY;
         let is_marked = self.trees.open(number, writes)?;
-        let opened = self.open_file((number, request.pid()), (writes, cuts), is_marked);
+        let opened = self.open_file(request, number, (writes, cuts), is_marked);
         if opened.is_err() {
             // What was not opened is not closed. The next open of the file system removes what this one could not.
             let _ = self.trees.close(number);
@@ -60,22 +60,24 @@ impl Served {
     /// What an open gives to the kernel, when it knows whether the file is marked.
     fn open_file(
         &self,
-        (number, thread): (INodeNo, u32),
+        request: &Request,
+        number: INodeNo,
         (writes, cuts): (bool, bool),
         is_marked: bool,
     ) -> Result<(FileHandle, FopenFlags), Errno> {
+        let empty = Set { size: Some(0), ..Set::default() };
+        let cut = |tree: &mut AnyTreeMut<'_, '_>, number| set(tree, number, &empty, request);
         if is_marked && writes {
-            let cut = cuts.then(now);
-            let handle = self.opened.begin(&self.trees.fs, (number.0, thread), cut)?;
+            let opener = (number.0, request.pid());
+            let handle = self.opened.begin(&self.trees.fs, opener, cuts.then_some(cut))?;
             return Ok((FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO));
         }
         if cuts {
-            let set = Set { size: Some(0), ..Set::default() };
-            self.trees.remove([number], |tree, [number]| tree.set(number, &set))?;
+            self.trees.remove([number], |tree, [number]| cut(tree, number))?;
         }
         // What is shown has no size that the kernel could know; of a marked file, other opens may make it believe another one.
         let is_direct = is_marked || Place::of(number) == Place::Version;
-        Ok((handle(writes), open_flags(writes, is_direct)))
+        Ok((handle(writes), open_flags(self.close_waits(number, writes), is_direct)))
     }
 
     /// Makes a file and opens it.
@@ -96,7 +98,14 @@ impl Served {
         }
         let shown = self.shown(&found)?;
         self.trees.open(shown.0.ino, writes)?;
-        Ok((shown, handle(writes), open_flags(writes, false)))
+        let waits = self.close_waits(shown.0.ino, writes);
+        Ok((shown, handle(writes), open_flags(waits, false)))
+    }
+
+    /// Whether a close, of what may have been written, waits until something is durable. What a transaction has waits for its commit.
+    fn close_waits(&self, number: INodeNo, writes: bool) -> bool {
+        let is_now = matches!(Place::of(number), Place::Now(_));
+        is_now && writes && self.durable == Durable::Close && self.is_logged
     }
 
     /// Commits the transaction of an open.
@@ -119,8 +128,7 @@ impl Served {
         if let Some(handle) = Served::own(number, handle) {
             return self.close_own(handle, by, reply);
         }
-        let syncs = handle.0 == WRITES && self.durable == Durable::Close;
-        if syncs && self.trees.is_unsynced(number) {
+        if self.close_waits(number, handle.0 == WRITES) && self.trees.is_unsynced(number) {
             self.sync(number, reply);
         } else {
             reply.ok();
@@ -172,6 +180,10 @@ impl Served {
 
     /// What was written so far becomes durable; in a transaction, with its commit.
     pub(crate) fn sync(&self, number: INodeNo, reply: ReplyEmpty) {
+        if !self.is_logged {
+            // It is, or becomes so with its commit. The kernel takes that for a success, and asks no second time, of any file.
+            return reply.error(Errno::ENOSYS);
+        }
         let is_in_transaction = matches!(Place::of(number), Place::View(..) | Place::Begin);
         if is_in_transaction || !self.trees.is_any_unsynced() {
             return reply.ok();

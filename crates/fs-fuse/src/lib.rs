@@ -27,6 +27,7 @@ mod names;
 mod opened;
 mod past;
 mod place;
+mod privileges;
 mod replies;
 mod served;
 mod syncs;

@@ -18,17 +18,26 @@ pub(crate) fn new_of(request: &Request, kind: FileKind, (mode, umask): (u32, u32
 }
 
 impl Served {
-    /// What a name stands for, and how long the kernel may keep that.
+    /// What a name stands for, and how long the kernel may keep that. `None`: nothing, and the kernel may keep that as long as
+    /// names that are there. It forgets it when the name is given in the directory, or a commit notifies it of that.
     pub(crate) fn lookup(
         &self,
         request: &Request,
         parent: INodeNo,
         name: &[u8],
-    ) -> Result<(Shown, Duration), Errno> {
-        let found = self.trees.find(parent, name, request.uid())?;
+    ) -> Result<Option<(Shown, Duration)>, Errno> {
+        let found = match self.trees.find(parent, name, request.uid()) {
+            // What the folders of `.tembo` have, others than their programs change.
+            Err(error)
+                if error.code() == Errno::ENOENT.code() && !Place::of(parent).is_control() =>
+            {
+                return Ok(None);
+            }
+            found => found?,
+        };
         // Whether a transaction has ended, the kernel asks each time.
         let ttl = if Place::of(parent) == Place::Transactions { Duration::ZERO } else { TTL };
-        Ok((self.shown(&found)?, ttl))
+        Ok(Some((self.shown(&found)?, ttl)))
     }
 
     /// An inode that was made, or got a name, in a directory.

@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{Errno, LockOwner};
-use tembo_fs::{AnyTree, AnyTreeMut, Error, Fs, FsTransaction, Set, Time};
+use tembo_fs::{AnyTree, AnyTreeMut, Error, Fs, FsTransaction, Inode, Time};
 
 use crate::caller::is_killed;
 use crate::errors::errno;
+use crate::replies::now;
 
 /// The attribute of a file of which each open that may write is a transaction.
 pub(crate) const MARK: &[u8] = b"user.tembo.transaction";
@@ -84,7 +85,7 @@ fn code_of(error: Error) -> Errno {
 }
 
 impl Opened {
-    /// Opens an inode in a transaction, and makes it empty if it is to be cut; returns the handle.
+    /// Opens an inode in a transaction, and does the `cut` if it is to be cut; returns the handle.
     ///
     /// # Errors
     /// Those of the store.
@@ -92,14 +93,14 @@ impl Opened {
         &self,
         fs: &Fs,
         (inode, thread): (u64, u32),
-        cut: Option<Time>,
+        cut: Option<impl FnOnce(&mut AnyTreeMut<'_, '_>, u64) -> Result<Inode, Error>>,
     ) -> Result<u64, Errno> {
         let mut transaction = fs.transaction().map_err(code_of)?;
-        if let Some(now) = cut {
-            let set = Set { size: Some(0), ..Set::default() };
-            transaction.change(now, |tree| tree.set(inode, &set)).map_err(code_of)?;
+        let is_changed = cut.is_some();
+        if let Some(cut) = cut {
+            transaction.change(now(), |tree| cut(tree, inode)).map_err(code_of)?;
         }
-        let (transaction, is_changed) = (Some(transaction), cut.is_some());
+        let transaction = Some(transaction);
         let own = Arc::new(Mutex::new(Own { transaction, is_changed, ..Own::default() }));
         let mut table = locked(&self.0);
         table.given += 1;

@@ -82,15 +82,24 @@ pub(crate) fn attributes(inode: &Inode, number: INodeNo, piece_size: usize) -> F
 
 /// The attributes of an entry whose inode cannot be read.
 pub(crate) fn unknown(entry: &Entry) -> FileAttr {
+    blank(INodeNo(entry.inode), file_type(entry.kind))
+}
+
+/// What the kernel takes for a name that is not there.
+pub(crate) fn nothing() -> FileAttr {
+    blank(INodeNo(0), FileType::RegularFile)
+}
+
+fn blank(number: INodeNo, kind: FileType) -> FileAttr {
     FileAttr {
-        ino: INodeNo(entry.inode),
+        ino: number,
         size: 0,
         blocks: 0,
         atime: UNIX_EPOCH,
         mtime: UNIX_EPOCH,
         ctime: UNIX_EPOCH,
         crtime: UNIX_EPOCH,
-        kind: file_type(entry.kind),
+        kind,
         perm: 0,
         nlink: 1,
         uid: 0,

@@ -23,12 +23,15 @@ pub(crate) struct Served {
     pub(crate) opened: Opened,
     /// The kernel asks for access control lists, and checks them.
     pub(crate) has_lists: bool,
+    /// What is visible waits for a sync.
+    pub(crate) is_logged: bool,
 }
 
 impl Served {
     pub(crate) fn new(trees: Trees, durable: Durable, committer: Committer) -> Served {
         let (syncs, opened) = (Syncs::default(), Opened::default());
-        Served { trees, durable, committer, syncs, opened, has_lists: false }
+        let is_logged = trees.fs.store().report().is_logged();
+        Served { trees, durable, committer, syncs, opened, has_lists: false, is_logged }
     }
 
     /// The handle, if a file is open by it in a transaction of its own.

@@ -9,7 +9,7 @@ mod mounted;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +17,9 @@ use log::{LevelFilter, Log, Metadata, Record};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_WRLCK, SEEK_SET, flock};
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
+
+use tembo_fs_fuse::Durable;
+use tembo_kv::DomainRequest;
 
 use mounted::Served;
 
@@ -51,11 +54,15 @@ impl Log for Requests {
 
 /// A mount whose requests are counted. Only one at a time is there.
 fn counted() -> Option<(MutexGuard<'static, ()>, Served)> {
+    Some((alone(), Served::new()?))
+}
+
+fn alone() -> MutexGuard<'static, ()> {
     let alone = locked(&ALONE);
     // It is set by the first test.
     let _ = log::set_logger(&REQUESTS);
     log::set_max_level(LevelFilter::Debug);
-    Some((alone, Served::new()?))
+    alone
 }
 
 /// How many requests of a name `work` has cost.
@@ -64,6 +71,110 @@ fn cost<T>(name: &str, work: impl FnOnce() -> T) -> (u64, T) {
     let before = count();
     let done = work();
     (count() - before, done)
+}
+
+/// The requests that `work` has cost, but those that nothing waits for.
+fn costs<T>(work: impl FnOnce() -> T) -> BTreeMap<String, u64> {
+    let before = locked(&REQUESTS.0).clone();
+    work();
+    let mut since = locked(&REQUESTS.0).clone();
+    since.retain(|name, count| {
+        *count -= before.get(name).copied().unwrap_or_default();
+        *count > 0 && !["RELEASE", "RELEASEDIR", "FORGET"].contains(&name.as_str())
+    });
+    since
+}
+
+/// Makes a file as programs do that want it whole and durable.
+fn make(served: &Served, name: &str) {
+    let before = served.at(&format!("{name}.new"));
+    let mut file = File::create(&before).unwrap();
+    file.write_all(&[7; 4096]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    fs::rename(before, served.at(name)).unwrap();
+}
+
+fn counts<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counts.map(|(name, count)| (name.to_owned(), count)).into()
+}
+
+#[test]
+fn a_small_file_costs_ten_requests_that_it_waits_for() {
+    let Some((_alone, served)) = counted() else { return };
+    make(&served, "first");
+    let expected = counts([
+        ("GETATTR", 2),
+        ("LOOKUP", 2),
+        ("CREATE", 1),
+        ("GETXATTR", 1),
+        ("WRITE", 1),
+        ("FSYNC", 1),
+        ("FLUSH", 1),
+        ("RENAME", 1),
+    ]);
+    assert_eq!(costs(|| make(&served, "second")), expected);
+}
+
+#[test]
+fn without_a_log_there_is_nothing_to_ask_at_a_sync_or_a_close() {
+    let _alone = alone();
+    let Some(served) = Served::with(Durable::Close, DomainRequest::Flush) else { return };
+    let folder = || File::open(served.at("")).unwrap().sync_all().unwrap();
+    folder();
+    assert_eq!(cost("FSYNCDIR", folder).0, 0);
+    make(&served, "first");
+    let expected = counts([
+        ("GETATTR", 2),
+        ("LOOKUP", 2),
+        ("CREATE", 1),
+        ("GETXATTR", 1),
+        ("WRITE", 1),
+        ("RENAME", 1),
+    ]);
+    assert_eq!(costs(|| make(&served, "second")), expected);
+    assert_eq!(served.store.durable(), served.store.visible());
+}
+
+#[test]
+fn a_close_that_makes_nothing_durable_asks_nothing() {
+    let _alone = alone();
+    let Some(served) = Served::with(Durable::Fsync, DomainRequest::Logged) else { return };
+    let (flushes, syncs) = cost("FLUSH", || cost("FSYNC", || make(&served, "file")).0);
+    assert_eq!((flushes, syncs), (0, 1));
+}
+
+#[test]
+fn a_file_that_is_written_again_costs_a_request_a_write() {
+    let Some((_alone, served)) = counted() else { return };
+    let mut file = File::create(served.at("file")).unwrap();
+    file.write_all(b"first").unwrap();
+    let again = costs(|| (0..10).for_each(|_| file.write_all(b"again").unwrap()));
+    assert_eq!(again, counts([("WRITE", 10)]));
+}
+
+#[test]
+fn a_name_that_is_not_there_is_looked_for_once() {
+    let Some((_alone, served)) = counted() else { return };
+    let path = served.at("name");
+    let looked = || (0..3).for_each(|_| assert!(!path.exists()));
+    assert_eq!(cost("LOOKUP", looked).0, 1);
+    assert_eq!(cost("LOOKUP", || fs::write(&path, "bytes").unwrap()).0, 0);
+    assert_eq!(fs::read(&path).unwrap(), b"bytes");
+    fs::remove_file(&path).unwrap();
+    assert!(!path.exists());
+    fs::create_dir(&path).unwrap();
+    assert!(path.is_dir());
+    fs::rename(&path, served.at("other")).unwrap();
+    assert!(!path.exists() && served.at("other").is_dir());
+    fs::write(served.at("file"), "bytes").unwrap();
+    fs::hard_link(served.at("file"), &path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"bytes");
+    // What is below `.tembo` comes and goes without a change of a directory.
+    let control = served.at(".tembo/versions/99");
+    let looked = || (0..3).for_each(|_| assert!(!control.exists()));
+    assert!(served.at(".tembo/versions").is_dir());
+    assert_eq!(cost("LOOKUP", looked).0, 3);
 }
 
 #[test]

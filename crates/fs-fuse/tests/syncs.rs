@@ -15,7 +15,7 @@ use std::thread;
 use rustix::fs::{XattrFlags, setxattr};
 use tembo_fs::{FileKind, Format, New, ROOT};
 use tembo_fs_fuse::Durable;
-use tembo_kv::Durability;
+use tembo_kv::{DomainRequest, Durability};
 
 use mounted::{NOW, Served, folder, stored};
 
@@ -62,7 +62,7 @@ fn a_close_waits_for_what_its_own_file_has_that_was_not_synced() {
 fn threads_that_sync_at_the_same_time_share_one_sync() {
     const THREADS: usize = 16;
     let folder = folder();
-    let (store, fs) = stored(&folder);
+    let (store, fs) = stored(&folder, DomainRequest::Logged);
     let new = New { kind: FileKind::Regular, ..Format::default().root };
     for round in 0..3 {
         let (written, before) = (Barrier::new(THREADS), store.report().fdatasyncs);
@@ -90,7 +90,7 @@ fn threads_that_sync_at_the_same_time_share_one_sync() {
 /// Its fsync answers at once, and its close commits: so the commit has to be durable, though no other close is.
 #[test]
 fn what_a_marked_file_has_synced_is_durable_when_it_is_closed() {
-    let Some(served) = Served::with(Durable::Fsync) else { return };
+    let Some(served) = Served::with(Durable::Fsync, DomainRequest::Logged) else { return };
     let path = served.at("marked");
     fs::write(&path, "old").unwrap();
     setxattr(&path, "user.tembo.transaction", b"1", XattrFlags::empty()).unwrap();

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::mounted::{Mounted, TEMBO};
@@ -289,4 +290,33 @@ fn a_folder_that_looks_like_a_mount_is_none() {
     let refused = txn(folder.path(), &["true"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(NOT_MOUNTED), "{refused:?}");
     assert_eq!(fs::read(&begin).unwrap(), b"../../planted\n");
+}
+
+#[test]
+fn a_name_that_was_not_there_is_there_behind_the_commit_that_gives_it() {
+    let Some(mounted) = mounted() else { return };
+    let at = mounted.at();
+    fs::create_dir(at.join("d")).unwrap();
+    for round in 0..10 {
+        let names = [format!("a{round}"), format!("d/b{round}"), format!("e{round}/c")];
+        let paths = names.map(|name| at.join(name));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // What is looked for all the time, the kernel has in its cache.
+            let looked = || {
+                while !is_over.load(Ordering::Relaxed) {
+                    paths.iter().for_each(|path| drop(path.metadata()));
+                }
+            };
+            (0..2).for_each(|_| drop(scope.spawn(looked)));
+            let script =
+                format!("echo > a{round}; echo > d/b{round}; mkdir e{round}; echo > e{round}/c");
+            let committed = shell(&at, &script);
+            let are_there = paths.each_ref().map(|path| path.exists());
+            is_over.store(true, Ordering::Relaxed);
+            assert!(committed.status.success(), "{committed:?}");
+            assert_eq!(are_there, [true; 3]);
+        });
+    }
+    mounted.end();
 }

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 pub(crate) const NOW: Time = Time { seconds: 1, nanoseconds: 0 };
 
-pub(crate) fn stored(folder: &TempDir) -> (Store, Fs) {
-    let options = Options::new().domain(DomainRequest::Logged).background(false);
+pub(crate) fn stored(folder: &TempDir, domain: DomainRequest) -> (Store, Fs) {
+    let options = Options::new().domain(domain).background(false);
     let store = Store::create(&folder.path().join("a.pool"), &options).unwrap();
     let root = New { permissions: 0o777, ..Format::default().root };
     let fs = Fs::format(&store, &Format { root, ..Format::default() }, NOW).unwrap();
@@ -37,12 +37,12 @@ pub(crate) struct Served {
 impl Served {
     /// `None`: FUSE is not permitted here.
     pub(crate) fn new() -> Option<Served> {
-        Served::with(Durable::Close)
+        Served::with(Durable::Close, DomainRequest::Logged)
     }
 
-    pub(crate) fn with(durable: Durable) -> Option<Served> {
+    pub(crate) fn with(durable: Durable, domain: DomainRequest) -> Option<Served> {
         let folder = folder();
-        let (store, fs) = stored(&folder);
+        let (store, fs) = stored(&folder, domain);
         let at = folder.path().join("at");
         fs::create_dir(&at).unwrap();
         // The kernel mounts nothing that has no source.

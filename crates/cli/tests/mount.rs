@@ -116,6 +116,20 @@ fn a_mounted_pool_does_what_files_do() {
     file.read_to_string(&mut bytes).unwrap();
     assert_eq!(bytes, "still here");
     drop(file);
+    // A directory that is removed, and one that is replaced, while they are open.
+    for name in ["gone", "replaced"] {
+        fs::create_dir(at.join(name)).unwrap();
+        let open = File::open(at.join(name)).unwrap();
+        if name == "gone" {
+            fs::remove_dir(at.join(name)).unwrap();
+        } else {
+            fs::create_dir(at.join("other")).unwrap();
+            fs::rename(at.join("other"), at.join(name)).unwrap();
+        }
+        let metadata = open.metadata().unwrap();
+        assert!(metadata.is_dir() && metadata.nlink() == 0);
+    }
+    fs::remove_dir(at.join("replaced")).unwrap();
     // Renames.
     fs::rename(at.join("d/second"), at.join("d/e/second")).unwrap();
     assert!(fs::rename(at.join("d"), at.join("d/e/d")).is_err());

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -55,6 +55,8 @@ impl Filesystem for Face {
             InitFlags::FUSE_DONT_MASK,
             // The bits and capabilities that a change of a file costs it are taken here: the kernel does not ask for them before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            // A file is found by its number, also when the kernel has forgotten it: a server of NFS holds it by that alone.
+            InitFlags::FUSE_EXPORT_SUPPORT,
         ];
         for capability in wanted {
             // A kernel without it does without.
@@ -267,6 +269,25 @@ impl Filesystem for Face {
 
     fn fsyncdir(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         self.0.sync(number, reply);
+    }
+
+    fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        // A directory that is removed while it is open says what it was until it is closed.
+        match self.0.trees.open(number, false) {
+            Ok(_) => reply.opened(FileHandle(0), FopenFlags::empty()),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        done(self.0.trees.close(number), reply);
     }
 
     fn readdir(

@@ -76,14 +76,17 @@ impl<A: Reads> Tree<A> {
         self.records.inode(number)
     }
 
-    /// What a directory has under a name; `.` and `..` too.
+    /// What a directory has under a name; `.` and `..` too, and `.` of any inode.
     ///
     /// # Errors
     /// [`Error::NoSuchName`], [`Error::NotADirectory`], [`Error::NoSuchInode`], [`Error::NameTooLong`].
     pub fn lookup(&mut self, directory: u64, name: &[u8]) -> Result<Inode, Error> {
-        let parent = self.records.inode(directory)?.directory()?;
+        let inode = self.records.inode(directory)?;
+        if name == b"." {
+            return Ok(inode);
+        }
+        let parent = inode.directory()?;
         match name {
-            b"." => return Ok(parent),
             b".." => return self.records.inode(parent.parent),
             _ => names::check_name(name)?,
         }

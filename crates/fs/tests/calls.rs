@@ -628,6 +628,21 @@ fn a_limit_holds_at_each_write_of_a_transaction() {
 }
 
 #[test]
+fn each_inode_is_found_by_its_number_and_a_directory_has_one_above_it() {
+    let fs = made();
+    let d = folder(&fs, ROOT, "d").number;
+    let (inner, a) = (folder(&fs, d, "inner").number, file(&fs, d, "a").number);
+    let mut tree = fs.snapshot().unwrap();
+    let mut found = |number: u64, name: &[u8]| tree.lookup(number, name).map(|found| found.number);
+    for number in [ROOT, d, inner, a] {
+        assert_eq!(found(number, b".").unwrap(), number);
+    }
+    assert_eq!((found(inner, b"..").unwrap(), found(ROOT, b"..").unwrap()), (d, ROOT));
+    assert!(matches!(found(a, b".."), Err(Error::NotADirectory { .. })));
+    assert!(matches!(found(a + 100, b"."), Err(Error::NoSuchInode { .. })));
+}
+
+#[test]
 fn what_the_limit_does_not_leave_is_not_allocated() {
     let fs = made_with(&Options::new().background(false));
     let number = file(&fs, ROOT, "a").number;

@@ -32,7 +32,7 @@ impl Mounted {
         let mut mount = Command::new(tembo);
         mount.arg("mount").arg(folder.join("a.pool")).arg(&at);
         // Other users than root are among what is tested; durability is not.
-        mount.args(["--allow-other", "--size-max", "4G", "--sync", "os"]);
+        mount.args(["--allow-other", "--size-max", "16G", "--sync", "os"]);
         // A pipe that the suite's output goes to would stay open as long as the mount.
         mount.stdout(Stdio::null());
         let mut process = mount.spawn()?;

@@ -37,13 +37,13 @@ pub(crate) fn set(
     request: &Request,
 ) -> Result<Inode, Error> {
     let inode = tree.set(number, set)?;
-    match set {
-        Set { user: Some(_), .. } | Set { group: Some(_), .. } => {
-            take_privileges(tree, inode, Changed::Given, request)
-        }
-        Set { size: Some(_), .. } => take_privileges(tree, inode, Changed::Cut, request),
-        _ => Ok(inode),
-    }
+    let changed = match set {
+        Set { user: Some(_), .. } | Set { group: Some(_), .. } => Changed::Given,
+        Set { size: Some(_), .. } => Changed::Cut,
+        _ => return Ok(inode),
+    };
+    take_privileges(tree, inode, changed, request)?;
+    tree.tree().inode(number)
 }
 
 impl Served {

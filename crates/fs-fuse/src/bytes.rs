@@ -59,12 +59,14 @@ impl Served {
         let takes_bits = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let changed = Changed::Written { takes_bits };
         let appends = own.is_some() && has_flag(flags, OFlags::APPEND);
-        self.change_one(number, own, |tree, number| {
+        let taken = self.change_one(number, own, |tree, number| {
             // The kernel knows the end that others see.
             let offset = if appends { tree.tree().inode(number)?.size } else { offset };
             let inode = tree.write(number, offset, data)?;
-            take_privileges(tree, inode, changed, request)
+            // What was stored to a mapping comes at any time, and cost the file nothing.
+            if is_cached { Ok(false) } else { take_privileges(tree, inode, changed, request) }
         })?;
+        self.note_taken(number, taken);
         Ok(data.len() as u32)
     }
 
@@ -86,11 +88,19 @@ impl Served {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let own = Served::own(number, handle);
-        let allocated = self.change_one(number, own, |tree, number| {
+        let taken = self.change_one(number, own, |tree, number| {
             let inode = tree.allocate(number, offset, len, how)?;
             take_privileges(tree, inode, Changed::Cut, request)
-        });
-        allocated.map(drop)
+        })?;
+        self.note_taken(number, taken);
+        Ok(())
+    }
+
+    /// A change whose answer has no attributes may have taken permissions.
+    fn note_taken(&self, number: INodeNo, taken: bool) {
+        if taken {
+            self.forget_attributes(number);
+        }
     }
 
     /// The next offset with data, or of a hole.
@@ -122,8 +132,8 @@ impl Served {
         let copy = |tree: &mut AnyTreeMut<'_, '_>, [from, to]: [u64; 2]| {
             let copied = tree.copy_range((from, from_offset), (to, to_offset), len)?;
             let inode = tree.tree().inode(to)?;
-            take_privileges(tree, inode, Changed::Cut, request)?;
-            Ok(copied)
+            let taken = take_privileges(tree, inode, Changed::Cut, request)?;
+            Ok((copied, taken))
         };
         let source = Served::own(from, from_handle);
         let copied = match (Served::own(to, handle), Place::of(from)) {
@@ -133,6 +143,8 @@ impl Served {
             (own, Place::Now(from)) => self.change_one(to, own, |tree, to| copy(tree, [from, to])),
             _ => Err(Errno::EXDEV),
         };
-        copied.map(|copied| copied as u32)
+        let (copied, taken) = copied?;
+        self.note_taken(to, taken);
+        Ok(copied as u32)
     }
 }

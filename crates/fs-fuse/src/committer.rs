@@ -68,15 +68,12 @@ impl Committer {
 
 fn run(todo: &Receiver<Commit>, kernel: &Kernel) {
     for Commit { transaction, durability, answer } in todo {
-        match transaction.commit_touched(now(), durability) {
-            Ok((_, touched)) => {
-                if let Some(notifier) = kernel.get() {
-                    invalidate(notifier, &touched);
-                }
-                answer(Ok(()));
-            }
-            Err(error) => answer(Err(errno(&error))),
+        // Also what has failed may be visible, if it could not be synced.
+        let (committed, touched) = transaction.commit_touched(now(), durability);
+        if let Some(notifier) = kernel.get() {
+            invalidate(notifier, &touched);
         }
+        answer(committed.map(drop).map_err(|error| errno(&error)));
     }
 }
 

@@ -26,7 +26,7 @@ use tembo_fs::Set;
 use crate::answers::{
     attributes_reply, data_reply, done, entry_reply, extended_reply, made, written,
 };
-use crate::committer::Committer;
+use crate::committer::{Committer, Kernel};
 use crate::durable::Durable;
 use crate::place::Place;
 use crate::replies::{TTL, attributes, file_type, now, time_or_now, unknown};
@@ -37,8 +37,13 @@ use crate::trees::Trees;
 pub(crate) struct Face(Served);
 
 impl Face {
-    pub(crate) fn new(trees: Trees, durable: Durable, committer: Committer) -> Face {
-        Face(Served::new(trees, durable, committer))
+    pub(crate) fn new(
+        trees: Trees,
+        durable: Durable,
+        committer: Committer,
+        kernel: Kernel,
+    ) -> Face {
+        Face(Served::new(trees, durable, committer, kernel))
     }
 }
 

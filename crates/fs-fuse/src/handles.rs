@@ -90,8 +90,13 @@ impl Served {
     ) -> Result<(Shown, FileHandle, FopenFlags), Errno> {
         let new = new_of(request, FileKind::Regular, mode);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        // The kernel holds the directory: nothing is removed from it in between, but by the commit of a transaction.
-        let inode = self.create_entry(parent, name, &new)?;
+        // The kernel holds the directory: it changes in between by the commit of a transaction only. If that has given the name, the
+        // kernel, which believes that there is none, is to look again: it checks then whether the file may be opened.
+        let looks_again =
+            |error: &Errno| error.code() == Errno::EEXIST.code() && !has_flag(flags, OFlags::EXCL);
+        let made = self.create_entry(parent, name, &new);
+        let inode =
+            made.map_err(|error| if looks_again(&error) { Errno::ESTALE } else { error })?;
         let found = (Place::of(parent).beside(inode.number), inode);
         if let Place::Now(inode) = found.0 {
             self.trees.note_changed(&[inode]);

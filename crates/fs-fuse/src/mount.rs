@@ -69,7 +69,8 @@ impl Unmounter {
 }
 
 impl Mount {
-    /// Mounts a file system at a directory. Requests wait until it is [served](Mount::serve).
+    /// Mounts a file system at a directory. Requests wait until it is [served](Mount::serve). While it is mounted, all changes are to
+    /// come by the mount: what the program changes by `fs`, the kernel may not see for a minute.
     ///
     /// # Errors
     /// Those of the system: FUSE is not there, or not permitted.
@@ -77,7 +78,7 @@ impl Mount {
         let mut config = Config::default();
         config.mount_options.extend([
             MountOption::FSName(options.source.clone()),
-            MountOption::Subtype("tembo".into()),
+            MountOption::CUSTOM("subtype=tembo".into()),
             MountOption::DefaultPermissions,
         ]);
         let flags = [
@@ -94,7 +95,7 @@ impl Mount {
         let kernel = Kernel::default();
         let committer = Committer::start(Arc::clone(&kernel))?;
         let trees = Trees::new(fs, rustix::process::geteuid().as_raw());
-        let face = Face::new(trees, options.durable, committer);
+        let face = Face::new(trees, options.durable, committer, Arc::clone(&kernel));
         let point = directory.canonicalize()?;
         let session = Session::new(face, &point, &config)?;
         // It is set once: the session is made here.

@@ -29,7 +29,7 @@ pub(crate) enum Changed {
     Given,
 }
 
-/// Takes from a file that was just changed what it loses by that. The inode, as it is then.
+/// Takes from a file that was just changed what it loses by that. Whether its permissions are others now.
 ///
 /// # Errors
 /// Those of the store.
@@ -38,10 +38,10 @@ pub(crate) fn take_privileges(
     inode: Inode,
     changed: Changed,
     request: &Request,
-) -> Result<Inode, Error> {
+) -> Result<bool, Error> {
     let number = inode.number;
     if inode.kind == FileKind::Directory {
-        return Ok(inode);
+        return Ok(false);
     }
     let mut inode = inode;
     if inode.attributes > 0 {
@@ -59,9 +59,9 @@ pub(crate) fn take_privileges(
             Changed::Given => true,
         };
     if takes_bits {
-        return tree.set(number, &Set { permissions: Some(kept), ..Set::default() });
+        tree.set(number, &Set { permissions: Some(kept), ..Set::default() })?;
     }
-    Ok(inode)
+    Ok(takes_bits)
 }
 
 /// Permissions without the bits that a change takes.

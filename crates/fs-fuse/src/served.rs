@@ -3,7 +3,7 @@
 use fuser::{Errno, FileAttr, FileHandle, Generation, INodeNo, ReplyEmpty};
 use tembo_fs::{AnyTree, AnyTreeMut, Error};
 
-use crate::committer::Committer;
+use crate::committer::{Committer, Kernel};
 use crate::durable::Durable;
 use crate::opened::{HANDLE_MIN, Opened};
 use crate::place::Place;
@@ -19,6 +19,7 @@ pub(crate) struct Served {
     pub(crate) trees: Trees,
     pub(crate) durable: Durable,
     pub(crate) committer: Committer,
+    kernel: Kernel,
     pub(crate) syncs: Syncs<ReplyEmpty>,
     pub(crate) opened: Opened,
     /// The kernel asks for access control lists, and checks them.
@@ -28,10 +29,15 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(trees: Trees, durable: Durable, committer: Committer) -> Served {
+    pub(crate) fn new(
+        trees: Trees,
+        durable: Durable,
+        committer: Committer,
+        kernel: Kernel,
+    ) -> Served {
         let (syncs, opened) = (Syncs::default(), Opened::default());
         let is_logged = trees.fs.store().report().is_logged();
-        Served { trees, durable, committer, syncs, opened, has_lists: false, is_logged }
+        Served { trees, durable, committer, kernel, syncs, opened, has_lists: false, is_logged }
     }
 
     /// The handle, if a file is open by it in a transaction of its own.
@@ -79,6 +85,15 @@ impl Served {
                 self.opened.change(&self.trees.fs, handle, now(), |tree| work(tree, number.0))
             }
             None => self.trees.write([number], |tree, [number]| work(tree, number)),
+        }
+    }
+
+    /// Makes the kernel ask for the attributes of an inode that a request has changed of which the answer says none. Without a range
+    /// of bytes it waits for no other request, so that any thread may do it.
+    pub(crate) fn forget_attributes(&self, number: INodeNo) {
+        if let Some(notifier) = self.kernel.get() {
+            // What the kernel does not know it need not forget.
+            let _ = notifier.inval_inode(number, -1, 0);
         }
     }
 

@@ -18,8 +18,9 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_WRLCK, SEEK_SET, flock};
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 
+use tembo_fs::{FileKind, Format, Fs, New, ROOT};
 use tembo_fs_fuse::Durable;
-use tembo_kv::DomainRequest;
+use tembo_kv::{DomainRequest, Durability};
 
 use mounted::Served;
 
@@ -175,6 +176,40 @@ fn a_name_that_is_not_there_is_looked_for_once() {
     let looked = || (0..3).for_each(|_| assert!(!control.exists()));
     assert!(served.at(".tembo/versions").is_dir());
     assert_eq!(cost("LOOKUP", looked).0, 3);
+}
+
+#[test]
+fn a_file_that_came_while_the_kernel_believes_that_there_is_none_is_opened() {
+    let Some((_alone, served)) = counted() else { return };
+    for (name, is_new) in [("a", false), ("b", true)] {
+        let path = served.at(name);
+        assert!(!path.exists());
+        // As a commit does before the kernel is notified of it.
+        let fs = Fs::open(&served.store).unwrap();
+        let new = New { kind: FileKind::Regular, ..Format::default().root };
+        fs.write(mounted::NOW, Durability::Strict, |tree| {
+            let inode = tree.create(ROOT, name.as_bytes(), &new)?;
+            tree.write(inode.number, 0, b"bytes")
+        })
+        .unwrap();
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .create_new(is_new)
+            .open(&path);
+        match opened {
+            Ok(mut file) => {
+                let mut bytes = String::new();
+                file.read_to_string(&mut bytes).unwrap();
+                assert_eq!((bytes.as_str(), is_new), ("bytes", false));
+            }
+            Err(error) => {
+                assert_eq!((error.kind(), is_new), (std::io::ErrorKind::AlreadyExists, true))
+            }
+        }
+    }
 }
 
 #[test]

@@ -462,6 +462,8 @@ impl Fs {
 
     /// Removes those of these inodes that have no name and are not open.
     pub(crate) fn remove_unopened(&self, numbers: &[u64]) -> Result<(), Error> {
+        // Before what can fail: a close looks for those that are open.
+        self.0.open.note_orphans(numbers);
         for some in numbers.chunks(ORPHANS) {
             let mut writer = self.0.store.exclusive()?;
             let mut unlinking = Unlinking::unless_open(&self.0.open);

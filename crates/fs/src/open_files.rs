@@ -24,6 +24,16 @@ impl OpenFiles {
         // A panic leaves every count whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Those of these inodes that are open may have lost their last names.
+    pub(crate) fn note_orphans(&self, numbers: &[u64]) {
+        let mut open = self.lock();
+        for number in numbers {
+            if let Some(uses) = open.get_mut(number) {
+                uses.may_be_orphan = true;
+            }
+        }
+    }
 }
 
 /// What becomes of an inode that loses its last name.

@@ -123,10 +123,11 @@ impl FsTransaction {
     /// A conflict, and others of a commit ([`Error::Store`]); [`Error::Broken`]: nothing was done.
     pub fn commit(self, durability: Durability) -> Result<u64, Error> {
         let now = self.changed.unwrap_or_default();
-        self.commit_touched(now, durability).map(|(version, _)| version)
+        self.commit_touched(now, durability).0
     }
 
-    /// As [`commit`](FsTransaction::commit), at the time `now`, and returns also what it has changed of what was there when it began: for caches.
+    /// As [`commit`](FsTransaction::commit), at the time `now`, and returns also what it has changed of what was there when it began, for
+    /// caches: also with an error, since a commit that is [not durable](tembo_kv::Error::NotDurable) is visible.
     ///
     /// # Errors
     /// As of [`commit`](FsTransaction::commit).
@@ -134,19 +135,24 @@ impl FsTransaction {
         self,
         now: Time,
         durability: Durability,
-    ) -> Result<(u64, Touched), Error> {
+    ) -> (Result<u64, Error>, Touched) {
         if self.is_broken {
-            return Err(Error::Broken);
+            return (Err(Error::Broken), self.touched);
         }
         // An earlier version that is read keeps what the commit removes.
         drop(self.before);
-        let version = self.transaction.commit(durability)?;
+        let committed = self.transaction.commit(durability);
+        let version = match &committed {
+            Ok(version) => *version,
+            Err(tembo_kv::Error::NotDurable { .. }) => self.fs.store().visible(),
+            Err(_) => return (committed.map_err(Error::from), self.touched),
+        };
         if self.changed.is_some() {
             self.fs.changed(now, version);
         }
         let orphans: Vec<u64> = self.orphans.into_iter().collect();
         // If this fails they stay orphans, which the next open of the file system removes.
         let _ = self.fs.remove_unopened(&orphans);
-        Ok((version, self.touched))
+        (committed.map_err(Error::from), self.touched)
     }
 }

@@ -548,7 +548,8 @@ fn a_file_is_the_old_one_until_what_writes_it_anew_commits() {
     assert_eq!(bytes(&fs, a), [1; 2 * PIECE as usize]);
     let mut own = [0; 16];
     assert_eq!(transaction.read(|t| t.read(a, 0, &mut own)).unwrap(), 3);
-    let (_, touched) = transaction.commit_touched(LATER, Durability::Strict).unwrap();
+    let (committed, touched) = transaction.commit_touched(LATER, Durability::Strict);
+    committed.unwrap();
     assert_eq!((touched.inodes.into_iter().collect::<Vec<_>>(), touched.names.len()), (vec![a], 0));
     assert_eq!(bytes(&fs, a), b"new");
     // What goes on behind the commit is another transaction, and a change beside it one more.
@@ -600,7 +601,8 @@ fn a_commit_says_what_of_the_old_it_has_changed() {
         t.rename((ROOT, b"a"), (ROOT, b"b"), Rename::Replace)
     })
     .unwrap();
-    let (_, touched) = tx.commit_touched(LATER, Durability::Strict).unwrap();
+    let (committed, touched) = tx.commit_touched(LATER, Durability::Strict);
+    committed.unwrap();
     assert_eq!(touched.inodes, [ROOT, a, b].into());
     let names = [b"a".to_vec(), b"b".to_vec(), b"folder".to_vec(), b"new".to_vec()];
     assert_eq!(touched.names, names.map(|name| (ROOT, name)).into());

@@ -129,7 +129,7 @@ fn a_later_process_and_a_rollback_know_what_was_there() {
         tree.write(file.number, 0, &5_u64.to_le_bytes())
     })
     .unwrap();
-    tx.commit_touched(at(64_500), Durability::Strict).unwrap();
+    tx.commit_touched(at(64_500), Durability::Strict).0.unwrap();
     assert_eq!([64_000, 65_000].map(|time| shown(&fs, at(time))), [Some(4), Some(5)]);
     let version = fs.snapshot_at(at(3000)).unwrap().version();
     fs.rollback(version).unwrap();

@@ -7,9 +7,8 @@ use std::path::Path;
 const NAME: &str = "mount.fuse.tembo";
 
 /// Options for mount(8) itself, and those that a mount has anyway. Others that begin with `x-` are of that kind too.
-const IGNORED: [&str; 18] = [
+const IGNORED: [&str; 23] = [
     "defaults",
-    "rw",
     "auto",
     "noauto",
     "nouser",
@@ -26,10 +25,18 @@ const IGNORED: [&str; 18] = [
     "default_permissions",
     "nomand",
     "comment",
+    // Of what is mounted, the system says these.
+    "user_id",
+    "group_id",
+    "rootmode",
+    "max_read",
+    "blksize",
+    "subtype",
 ];
 
 /// What the system honours of files: all of it unless mount(8) says otherwise, which leaves out what is its default.
 struct Honoured {
+    write: bool,
     suid: bool,
     dev: bool,
     exec: bool,
@@ -42,7 +49,7 @@ pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
         return words;
     }
     let mut line = ["tembo", "mount", "--background"].map(OsString::from).to_vec();
-    let mut honoured = Honoured { suid: true, dev: true, exec: true };
+    let mut honoured = Honoured { write: true, suid: true, dev: true, exec: true };
     let mut rest = words.into_iter().skip(1);
     while let Some(word) = rest.next() {
         match word.to_str() {
@@ -53,14 +60,14 @@ pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
             }
             // The type and a namespace have a value.
             Some("-t" | "-N") => drop(rest.next()),
-            Some("-r") => line.push("--read-only".into()),
+            Some("-r") => honoured.write = false,
             // Sloppy, no mtab, verbose, writable.
             Some("-s" | "-n" | "-v" | "-w") => {}
             _ => line.push(word),
         }
     }
-    let Honoured { suid, dev, exec } = honoured;
-    let flags = [(suid, "--suid"), (dev, "--dev"), (!exec, "--noexec")];
+    let Honoured { write, suid, dev, exec } = honoured;
+    let flags = [(!write, "--read-only"), (suid, "--suid"), (dev, "--dev"), (!exec, "--noexec")];
     line.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.into()));
     line
 }
@@ -69,12 +76,12 @@ pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
 fn translated(option: &str, honoured: &mut Honoured) -> Option<OsString> {
     let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
     match name {
-        "ro" => return Some("--read-only".into()),
+        "ro" | "rw" => honoured.write = name == "rw",
         "suid" | "nosuid" => honoured.suid = name == "suid",
         "dev" | "nodev" => honoured.dev = name == "dev",
         "exec" | "noexec" => honoured.exec = name == "exec",
         "owner" | "group" => (honoured.suid, honoured.dev) = (false, false),
-        "user" | "users" => *honoured = Honoured { suid: false, dev: false, exec: false },
+        "user" | "users" => (honoured.suid, honoured.dev, honoured.exec) = (false, false, false),
         _ if name.is_empty() || IGNORED.contains(&name) => {}
         _ if name.starts_with("x-") || name.starts_with("X-") => {}
         _ => {
@@ -113,7 +120,7 @@ mod tests {
             ("mount.fuse.tembo a /at -o users,exec,dev", "a /at --dev"),
             (
                 "mount.fuse.tembo -r a /at -o noexec,remount",
-                "--read-only a /at --remount --suid --dev --noexec",
+                "a /at --remount --read-only --suid --dev --noexec",
             ),
         ] {
             assert_eq!(read(line), format!("tembo mount --background {wanted}"));

@@ -12,7 +12,7 @@ use crate::mounted::Mounted;
 const SCRIPT: &str = r#"
     umask 022
     as() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-    show() { stat -c "$1: %A %u:%g %s" $2; getfattr --absolute-names -e hex -n security.capability $2; }
+    show() { stat -c "$1: mode alone %A" $2; stat -c "$1: %A %u:%g %s" $2; getfattr --absolute-names -e hex -n security.capability $2; }
     made() { rm -f f; echo some bytes > f; chmod $1 f; }
     for mode in 4777 2777 6777 2767 6767; do
         made $mode; as sh -c 'echo x >> f'; show "appended $mode" f

@@ -37,6 +37,9 @@ done
 exec FOLDER/mount.fuse.tembo \"${places[@]}\" \"${options[@]}\"
 ";
 
+/// The `df` by which `check` learns the type of what is mounted, for which it has no word of its own.
+const DF: &str = "#!/bin/bash\nset -o pipefail\nPATH \"$@\" | sed 's/fuse\\.tembo/fuse      /'\n";
+
 /// Where a run happens: pools, directories, programs.
 struct Bed {
     checkout: PathBuf,
@@ -49,18 +52,21 @@ impl Bed {
             bail!("{}: no xfstests in which `make` was run", checkout.display());
         }
         let folder = std::env::temp_dir().join(format!("tembo-xfstests.{}", std::process::id()));
+        fs::create_dir(&folder)?;
         for place in ["test", "scratch"] {
-            fs::create_dir_all(folder.join(place))?;
+            fs::create_dir(folder.join(place))?;
         }
         symlink(tembo, folder.join("mount.fuse.tembo"))?;
-        let script = folder.join("mount");
-        let system = system_mount().context("mount(8)")?;
-        let text = SCRIPT.replace("PATH", &system).replace("FOLDER", &folder.display().to_string());
-        fs::write(&script, text)?;
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+        for (name, script) in [("mount", SCRIPT), ("df", DF)] {
+            let of_system = of_system(name).with_context(|| format!("{name}, of the system"))?;
+            let text = script.replace("PATH", &of_system);
+            let file = folder.join(name);
+            fs::write(&file, text.replace("FOLDER", &folder.display().to_string()))?;
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+        }
         let at = folder.display();
         let config = format!(
-            "export FSTYP=fuse FUSE_SUBTYP=.tembo MOUNT_PROG={at}/mount\n\
+            "export FSTYP=fuse FUSE_SUBTYP=.tembo MOUNT_PROG={at}/mount DF_PROG=\"{at}/df -T -P\"\n\
              export TEST_DEV={at}/test.pool TEST_DIR={at}/test TEST_FS_MOUNT_OPTS=\"{MOUNT}\"\n\
              export SCRATCH_DEV={at}/scratch.pool SCRATCH_MNT={at}/scratch MOUNT_OPTIONS=\"{MOUNT}\"\n",
         );
@@ -95,11 +101,9 @@ impl Bed {
     }
 }
 
-fn system_mount() -> Option<String> {
-    ["/usr/bin/mount", "/bin/mount"]
-        .into_iter()
-        .find(|path| Path::new(path).exists())
-        .map(str::to_owned)
+fn of_system(name: &str) -> Option<String> {
+    let mut paths = ["/usr/bin", "/bin"].into_iter().map(|folder| format!("{folder}/{name}"));
+    paths.find(|path| Path::new(path).exists())
 }
 
 /// The tests of the group `quick`, by their numbers.

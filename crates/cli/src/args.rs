@@ -1,8 +1,5 @@
 //! The command line.
 
-use std::env;
-use std::ffi::OsString;
-
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
@@ -91,11 +88,6 @@ impl Command {
             Command::Completions(args) => completions::run(&args, Cli::command()),
         }
     }
-}
-
-/// The words that this process was started with, also by mount(8).
-pub(crate) fn command_line() -> Vec<OsString> {
-    mount::command_line(env::args_os().collect())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod entries;
 mod exit;
 mod files;
 mod fs;
+mod fstab;
 mod heap;
 mod import;
 mod line;
@@ -37,7 +38,7 @@ use anyhow::Context;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let command = args::Cli::parse_from(args::command_line()).command;
+    let command = args::Cli::parse_from(fstab::command_line()).command;
     let watched = signals::of_files().context("watching signals");
     match watched.and_then(|()| command.run()) {
         Ok(exit) => exit.into(),

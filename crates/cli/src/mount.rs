@@ -1,7 +1,7 @@
 //! `tembo mount` and `tembo umount`: the file system of a pool at a directory.
 
 mod background;
-mod helper;
+mod honoured;
 mod remount;
 
 use std::io;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
-pub(crate) use helper::command_line;
+use honoured::Honoured;
 use tembo_fs::{Format, Fs};
 use tembo_fs_fuse::{Durable, Mount, MountOptions, Unmounter};
 use tembo_kv::{Retention, Store};
@@ -74,20 +74,6 @@ pub(crate) struct Args {
     threads: usize,
     #[command(flatten)]
     store: StoreArgs,
-}
-
-/// What the system honours of the files, by the names that mount(8) has for it.
-#[derive(Debug, clap::Args)]
-struct Honoured {
-    /// Programs with the bit of another user's rights get them
-    #[arg(long)]
-    suid: bool,
-    /// Special files lead to their devices
-    #[arg(long)]
-    dev: bool,
-    /// No file is executed
-    #[arg(long)]
-    noexec: bool,
 }
 
 #[derive(Debug, clap::Args)]

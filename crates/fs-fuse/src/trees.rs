@@ -216,7 +216,7 @@ impl Trees {
                 Some(number) if self.views.may_enter(number, user) => Place::View(number, ROOT),
                 _ => return missing,
             },
-            // Programs do not ask for these, but who has a file by its number alone: of trees of the past and transactions the
+            // The kernel asks for these where a program has a file by its number alone: of trees of the past and transactions the
             // numbers say nothing once they have ended.
             Place::Past(..) | Place::View(..) if matches!(name, b"." | b"..") => {
                 return Err(Errno::ESTALE);

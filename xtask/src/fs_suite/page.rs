@@ -130,7 +130,7 @@ fn pjdfstest(text: &mut String, runs: &[Run], places: [&str; 2]) -> anyhow::Resu
     writeln!(text, "\n")?;
     for (run, place) in runs.iter().zip(places) {
         for failure in &run.failures {
-            writeln!(text, "- failed {place}: `{failure}`")?;
+            writeln!(text, "- failed {place}: `{failure}`{}", known(failure))?;
         }
     }
     writeln!(text, "Left out outside, by the reason that the suite gives:\n")?;
@@ -140,6 +140,17 @@ fn pjdfstest(text: &mut String, runs: &[Run], places: [&str; 2]) -> anyhow::Resu
     }
     writeln!(text)?;
     Ok(())
+}
+
+/// Why a test of pjdfstest may fail, if that is known.
+fn known(failure: &str) -> &'static str {
+    match failure {
+        "open::etxtbsy" => {
+            ", now and then: the kernel hands `O_RDONLY|O_TRUNC` of a program that runs to the file system before it refuses it \
+             (docs/filesystem.md)"
+        }
+        _ => "",
+    }
 }
 
 /// A table of lines that a run has left.

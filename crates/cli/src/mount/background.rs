@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-use crate::args;
 use crate::exit::Exit;
+use crate::fstab;
 
 /// The option that asks for it.
 const OPTION: &str = "--background";
@@ -16,7 +16,7 @@ const OPTION: &str = "--background";
 /// Starts a process with the same command line but for that option. It has no terminal: nothing reads what it prints once it serves.
 /// As mount(8), it prints nothing if all is well.
 pub(super) fn start() -> anyhow::Result<Exit> {
-    let words = args::command_line().into_iter().skip(1).filter(|word| word != OPTION);
+    let words = fstab::command_line().into_iter().skip(1).filter(|word| word != OPTION);
     let program = env::current_exe().context("the program tembo")?;
     let mut child = Command::new(program)
         .args(words)

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use nix::mount::{MsFlags, mount};
 
-use super::Honoured;
+use super::honoured::Honoured;
 use crate::exit::{Exit, refuse};
 
 /// Sets it. The system keeps it: the process that serves the mount need not know. A pool that was opened to be read stays so. What was

@@ -1,5 +1,6 @@
 //! `mount.fuse.tembo`: how mount(8), and so a line of `/etc/fstab`, calls `tembo mount`.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -35,53 +36,58 @@ const IGNORED: [&str; 23] = [
 ];
 
 /// What the system honours of files: all of it unless mount(8) says otherwise, which leaves out what is its default.
-struct Honoured {
+struct Flags {
     write: bool,
     suid: bool,
     dev: bool,
     exec: bool,
 }
 
-/// The command line as `tembo` reads it: one of [`NAME`] becomes one of `tembo mount --background`.
-pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
+/// The words that this process was started with, as `tembo` reads them: also by mount(8).
+pub(crate) fn command_line() -> Vec<OsString> {
+    read(env::args_os().collect())
+}
+
+/// A command line of [`NAME`] becomes one of `tembo mount --background`.
+fn read(words: Vec<OsString>) -> Vec<OsString> {
     let called = words.first().and_then(|first| Path::new(first).file_name());
     if called != Some(OsStr::new(NAME)) {
         return words;
     }
     let mut line = ["tembo", "mount", "--background"].map(OsString::from).to_vec();
-    let mut honoured = Honoured { write: true, suid: true, dev: true, exec: true };
+    let mut given = Flags { write: true, suid: true, dev: true, exec: true };
     let mut rest = words.into_iter().skip(1);
     while let Some(word) = rest.next() {
         match word.to_str() {
             Some("-o") => {
                 let list = rest.next().unwrap_or_default();
                 let list = list.to_string_lossy();
-                line.extend(list.split(',').filter_map(|option| translated(option, &mut honoured)));
+                line.extend(list.split(',').filter_map(|option| translated(option, &mut given)));
             }
             // The type and a namespace have a value.
             Some("-t" | "-N") => drop(rest.next()),
-            Some("-r") => honoured.write = false,
+            Some("-r") => given.write = false,
             // Sloppy, no mtab, verbose, writable.
             Some("-s" | "-n" | "-v" | "-w") => {}
             _ => line.push(word),
         }
     }
-    let Honoured { write, suid, dev, exec } = honoured;
+    let Flags { write, suid, dev, exec } = given;
     let flags = [(!write, "--read-only"), (suid, "--suid"), (dev, "--dev"), (!exec, "--noexec")];
     line.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.into()));
     line
 }
 
 /// An option of mount(8) as one of `tembo mount`, which refuses what it does not know; `None`: it has no word of its own.
-fn translated(option: &str, honoured: &mut Honoured) -> Option<OsString> {
+fn translated(option: &str, given: &mut Flags) -> Option<OsString> {
     let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
     match name {
-        "ro" | "rw" => honoured.write = name == "rw",
-        "suid" | "nosuid" => honoured.suid = name == "suid",
-        "dev" | "nodev" => honoured.dev = name == "dev",
-        "exec" | "noexec" => honoured.exec = name == "exec",
-        "owner" | "group" => (honoured.suid, honoured.dev) = (false, false),
-        "user" | "users" => (honoured.suid, honoured.dev, honoured.exec) = (false, false, false),
+        "ro" | "rw" => given.write = name == "rw",
+        "suid" | "nosuid" => given.suid = name == "suid",
+        "dev" | "nodev" => given.dev = name == "dev",
+        "exec" | "noexec" => given.exec = name == "exec",
+        "owner" | "group" => (given.suid, given.dev) = (false, false),
+        "user" | "users" => (given.suid, given.dev, given.exec) = (false, false, false),
         _ if name.is_empty() || IGNORED.contains(&name) => {}
         _ if name.starts_with("x-") || name.starts_with("X-") => {}
         _ => {
@@ -98,9 +104,9 @@ fn translated(option: &str, honoured: &mut Honoured) -> Option<OsString> {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> String {
+    fn line_of(line: &str) -> String {
         let words = line.split(' ').map(OsString::from).collect();
-        let words: Vec<_> = command_line(words).iter().map(|w| w.display().to_string()).collect();
+        let words: Vec<_> = read(words).iter().map(|w| w.display().to_string()).collect();
         words.join(" ")
     }
 
@@ -123,8 +129,8 @@ mod tests {
                 "a /at --remount --read-only --suid --dev --noexec",
             ),
         ] {
-            assert_eq!(read(line), format!("tembo mount --background {wanted}"));
+            assert_eq!(line_of(line), format!("tembo mount --background {wanted}"));
         }
-        assert_eq!(read("/usr/bin/tembo stat -o ro"), "/usr/bin/tembo stat -o ro");
+        assert_eq!(line_of("/usr/bin/tembo stat -o ro"), "/usr/bin/tembo stat -o ro");
     }
 }

@@ -6,9 +6,12 @@
 //! This shows the mapping and the recovery. It cannot show a missing flush, for the host keeps every
 //! store: that is the adversary's part (`docs/crash-testing.md`).
 //!
+//! `--bench`: the file system beside ext4 with DAX, measured in the guest.
+//!
 //! `--nbd`: the guest has an ordinary file system on a device that `tembo device serve` serves, and both are killed under load.
 
 mod archive;
+mod bench;
 mod chance;
 mod guest;
 mod initramfs;
@@ -21,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use guest::{Machine, Medium};
+use guest::{EMULATED, IMAGE_SIZE, Machine, Medium};
 use initramfs::Contents;
 use programs::Programs;
 use rounds::Rounds;
@@ -41,6 +44,8 @@ struct Wishes {
     eadr: bool,
     /// On a served device instead of an NVDIMM.
     nbd: bool,
+    /// Measurements instead of kills.
+    bench: bool,
 }
 
 /// Whether a guest can be booted here.
@@ -60,17 +65,21 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     if wishes.nbd {
         return nbd::run(root, &folder, kernel, wishes.rounds, wishes.seed);
     }
+    if wishes.bench {
+        return bench::run(root, &folder, kernel);
+    }
     let programs = programs::build(root, &wishes.filesystem)?;
     let initramfs = folder.join("initramfs");
     initramfs::write(&initramfs, &kernel, &contents(programs, &wishes.filesystem))?;
     let image = folder.join("nvdimm");
-    guest::new_image(&image)?;
+    guest::new_image(&image, IMAGE_SIZE)?;
     let machine = Machine {
         kernel: kernel.image,
         initramfs,
-        medium: Medium::Nvdimm { image, eadr: wishes.eadr },
+        medium: Medium::Nvdimm { image, size: IMAGE_SIZE, eadr: wishes.eadr },
         filesystem: wishes.filesystem,
         folder,
+        strength: EMULATED,
     };
     let domain = if wishes.eadr { "eadr" } else { "flush" };
     println!("==> dax: the pool on the medium, and the tests on it");
@@ -107,6 +116,7 @@ fn wishes(words: &[&str]) -> anyhow::Result<Wishes> {
         filesystem: "ext4".into(),
         eadr: false,
         nbd: false,
+        bench: false,
     };
     let mut words = words.iter();
     while let Some(&word) = words.next() {
@@ -117,8 +127,11 @@ fn wishes(words: &[&str]) -> anyhow::Result<Wishes> {
             "--fs" => wishes.filesystem = (*value()?).to_owned(),
             "--eadr" => wishes.eadr = true,
             "--nbd" => wishes.nbd = true,
+            "--bench" => wishes.bench = true,
             _ => {
-                bail!("`{word}`: dax knows --rounds N, --seed N, --fs ext4|xfs, --eadr and --nbd")
+                bail!(
+                    "`{word}`: dax knows --rounds N, --seed N, --fs ext4|xfs, --eadr, --nbd and --bench"
+                )
             }
         }
     }

@@ -29,7 +29,8 @@ cargo xtask <command>
               Redis, the bank killed 100 times, histories of a million operations, the long crash test (hours),
               a Sentinel, and a guest on a served device; `torture --brief`: a little of each
   dax         a pool on a true DAX mapping in a guest under qemu, killed at random (minutes);
-              --rounds N, --seed N, --fs ext4|xfs, --eadr; --nbd: ext4 on a served device instead, and the server killed too
+              --rounds N, --seed N, --fs ext4|xfs, --eadr; --nbd: ext4 on a served device instead, and the server killed too;
+              --bench: the file system beside ext4 with DAX, measured in the guest
   redis-suite Redis's own tests, from a checkout of its sources, against the server; minutes.
               --path CHECKOUT; --unit NAME for one of them (again for more); --redis PROGRAM to run them against
               a Redis too; --server PROGRAM for another server than the release build; --page writes docs/redis-compatibility.md from the last runs of all units

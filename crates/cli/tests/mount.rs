@@ -225,6 +225,70 @@ fn programs_work_on_a_mount() {
 }
 
 #[test]
+fn editors_copiers_and_builds_work_on_a_mount() {
+    let Some(mounted) = Mounted::new() else { return };
+    let at = mounted.at();
+    if has("rsync") {
+        tree(&at.join("from"));
+        let copy = || {
+            let mut rsync = Command::new("rsync");
+            done(rsync.args(["-aHi", "--delete", "from/", "to"]).current_dir(&at))
+        };
+        assert!(copy().contains("d/e/large"));
+        fs::remove_file(at.join("from/d/second")).unwrap();
+        fs::write(at.join("from/d/e/large"), "less").unwrap();
+        assert!(copy().contains("*deleting"));
+        assert_eq!(copy(), "", "nothing is left to copy");
+        done(
+            Command::new("diff")
+                .args(["-r", "--no-dereference"])
+                .arg(at.join("from"))
+                .arg(at.join("to")),
+        );
+    }
+    if has("vim") {
+        let file = at.join("text");
+        fs::write(&file, "one\ntwo\n").unwrap();
+        for backup in ["yes", "no"] {
+            let set = format!("set backup backupcopy={backup}");
+            let commands = ["-c", &set, "-c", "%s/^/> /", "-c", "wq"];
+            done(Command::new("vim").args(["-u", "NONE", "-es"]).args(commands).arg(&file));
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"> > one\n> > two\n");
+        assert_eq!(fs::read(at.join("text~")).unwrap(), b"> one\n> two\n");
+    }
+    if has("make") && has("install") {
+        fs::write(at.join("Makefile"), "install:\n\tinstall -D -m 755 program $(to)/bin/program\n")
+            .unwrap();
+        fs::write(at.join("program"), "#!/bin/sh\necho works\n").unwrap();
+        let to = format!("to={}", text(&at.join("usr")));
+        done(Command::new("make").current_dir(&at).args(["install", &to]));
+        assert_eq!(done(&mut Command::new(at.join("usr/bin/program"))), "works\n");
+    }
+    let package = at.join("package");
+    let cargo = || {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .current_dir(&package)
+            .env("CARGO_TARGET_DIR", "target")
+            .args(["--offline", "--quiet"]);
+        cargo
+    };
+    fs::create_dir_all(package.join("src")).unwrap();
+    fs::write(
+        package.join("Cargo.toml"),
+        "[package]\nname = \"a\"\nedition = \"2024\"\n[workspace]\n",
+    )
+    .unwrap();
+    for said in ["first", "second"] {
+        fs::write(package.join("src/main.rs"), format!("fn main() {{ println!(\"{said}\") }}"))
+            .unwrap();
+        assert_eq!(done(cargo().arg("run")), format!("{said}\n"));
+    }
+    mounted.end();
+}
+
+#[test]
 fn an_incremental_backup_of_a_folder_has_what_was_changed() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// Bytes of the NVDIMM: xfs wants more than 300 MiB.
-const IMAGE_SIZE: u64 = 512 << 20;
+/// Bytes of an NVDIMM for the rounds: xfs wants more than 300 MiB.
+pub(super) const IMAGE_SIZE: u64 = 512 << 20;
 const MARK: &str = "TEMBO ";
 
 /// What is booted.
@@ -22,12 +22,24 @@ pub(super) struct Machine {
     pub(super) filesystem: String,
     /// Where the consoles are kept.
     pub(super) folder: PathBuf,
+    pub(super) strength: Strength,
 }
+
+/// What executes the guest, and the memory that it has.
+pub(super) struct Strength {
+    pub(super) accelerator: &'static str,
+    pub(super) processor: &'static str,
+    pub(super) memory: &'static str,
+}
+
+/// Software emulation, which is everywhere: what takes how long in it says little.
+pub(super) const EMULATED: Strength =
+    Strength { accelerator: "tcg,thread=multi", processor: "max", memory: "768M" };
 
 /// What the guest keeps its files on.
 pub(super) enum Medium {
     /// A file of the host; with `eadr` the platform's caches survive too.
-    Nvdimm { image: PathBuf, eadr: bool },
+    Nvdimm { image: PathBuf, size: u64, eadr: bool },
     /// A device that is served at this socket.
     Nbd { device: &'static str, socket: PathBuf },
 }
@@ -36,10 +48,10 @@ impl Medium {
     /// The machine that has it, and its own words of the command line.
     fn words(&self) -> (String, Vec<String>) {
         match self {
-            Medium::Nvdimm { image, eadr } => {
+            Medium::Nvdimm { image, size, eadr } => {
                 let persistence = if *eadr { ",nvdimm-persistence=cpu" } else { "" };
                 let image = image.display();
-                let file = format!("share=on,mem-path={image},size={IMAGE_SIZE}");
+                let file = format!("share=on,mem-path={image},size={size}");
                 let words = [
                     "-object".to_owned(),
                     format!("memory-backend-file,id=medium,{file}"),
@@ -58,9 +70,9 @@ impl Medium {
 }
 
 /// An NVDIMM that was never used.
-pub(super) fn new_image(path: &Path) -> anyhow::Result<()> {
+pub(super) fn new_image(path: &Path, size: u64) -> anyhow::Result<()> {
     let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
-    Ok(file.set_len(IMAGE_SIZE)?)
+    Ok(file.set_len(size)?)
 }
 
 /// A running guest; killed when it is forgotten.
@@ -76,9 +88,10 @@ impl Machine {
         let (kind, medium) = self.medium.words();
         let mut command = Command::new("qemu-system-x86_64");
         command
-            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
+            .args(["-accel", self.strength.accelerator, "-cpu", self.strength.processor])
+            .args(["-smp", "2"])
             .args(["-machine", &kind])
-            .args(["-m", "768M,slots=2,maxmem=4G"])
+            .args(["-m", &format!("{},slots=2,maxmem=16G", self.strength.memory)])
             .args(medium)
             .arg("-kernel")
             .arg(&self.kernel)

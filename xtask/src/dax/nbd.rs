@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::chance::Chance;
-use super::guest::{Guest, Heard, Machine, Medium};
+use super::guest::{EMULATED, Guest, Heard, Machine, Medium};
 use super::initramfs::{self, Contents};
 use super::kernel::Kernel;
 use super::programs;
@@ -69,6 +69,7 @@ pub(super) fn run(
         medium: Medium::Nbd { device: DEVICE, socket: host.socket.clone() },
         filesystem: "ext4".into(),
         folder: folder.to_owned(),
+        strength: EMULATED,
     };
     println!("==> dax --nbd: {rounds} rounds from seed {seed}");
     let mut load = Load {

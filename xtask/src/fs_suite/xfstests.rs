@@ -157,8 +157,9 @@ pub(super) fn run(
             all.len()
         );
         std::io::stdout().flush()?;
-        // Names of this run's folder are none of the page.
-        let reason = reason.replace(&bed.folder.display().to_string(), "");
+        // Names of folders of this run are none of the page.
+        let of_run = [&bed.folder, &bed.checkout].map(|folder| folder.display().to_string());
+        let reason = of_run.iter().fold(reason, |reason, folder| reason.replace(folder, ""));
         lines += &format!("{test}\t{verdict}\t{reason}\n");
     }
     if tests.is_empty() {

@@ -53,8 +53,8 @@ pub(crate) fn describe(disk: &Path) -> String {
         "The disk is {}. \"mount\" is `tembo mount` as it comes, durable at close and fsync, unless it is said otherwise; \
          its pool is `logged` with `always` on the disk and `flush` in memory, as that of \"library\", which is `tembo::fs` in \
          the measuring process. \"bindfs\" is `bindfs --multithreaded` over a folder of the disk, which knows no caches of \
-         attributes between calls. The ram disk is ext4 on a loop device on a file of a tmpfs. Left out: ext4 with DAX, which \
-         needs a guest with persistent memory; ext4 with data=journal, which needs a disk to be mounted anew.",
+         attributes between calls. The ram disk is ext4 on a loop device on a file of a tmpfs. ext4 with DAX is \
+         measured in a guest (`cargo xtask dax --bench`). Left out: ext4 with data=journal, which needs a disk to be mounted anew.",
         mount_of(disk).unwrap_or_else(|| "not known".into())
     )
 }
@@ -118,6 +118,9 @@ impl System {
             }
             System::Mount(_) | System::MountFsync => {
                 mounted = Some(self.mount(folder.path(), tembo)?);
+            }
+            System::Tmpfs if !mount_of(folder.path()).is_some_and(|of| of.starts_with("tmpfs")) => {
+                return Err(Error::Absent("the folder in memory is on no tmpfs"));
             }
             System::Disk | System::Tmpfs => directory = Some(folder.path().join("files")),
             System::PassThrough => {

@@ -20,6 +20,7 @@ mod import;
 mod line;
 mod load;
 mod mount;
+mod mounted;
 mod output;
 mod password;
 mod progress;

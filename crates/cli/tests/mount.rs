@@ -250,7 +250,7 @@ fn editors_copiers_and_builds_work_on_a_mount() {
         let file = at.join("text");
         fs::write(&file, "one\ntwo\n").unwrap();
         for backup in ["yes", "no"] {
-            let set = format!("set backup backupcopy={backup}");
+            let set = format!("set backup backupskip= backupcopy={backup}");
             let commands = ["-c", &set, "-c", "%s/^/> /", "-c", "wq"];
             done(Command::new("vim").args(["-u", "NONE", "-es"]).args(commands).arg(&file));
         }

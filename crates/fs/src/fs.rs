@@ -301,7 +301,8 @@ impl Fs {
     /// Does some changes as one commit: all or, if `work` fails, nothing. One thread at a time writes; all that is changed
     /// gets the time `now`. `work` must not call other functions of this file system that change it.
     ///
-    /// Durability point: with [`Durability::Strict`] when it returns, else at the next [`sync`](Fs::sync).
+    /// Durability point: with [`Durability::Strict`] when it returns, else at the next [`sync`](Fs::sync). With
+    /// [`Durability::Written`] it survives the end of the process until then.
     ///
     /// # Errors
     /// Those of `work` and of a commit: nothing has changed.
@@ -325,8 +326,10 @@ impl Fs {
         if let Some(written) = written {
             self.0.timeline.put(written);
         }
-        if durability == Durability::Strict {
-            self.sync()?;
+        match durability {
+            Durability::Strict => self.sync()?,
+            Durability::Written => self.0.store.write_out()?,
+            Durability::Buffered => {}
         }
         Ok(done)
     }

@@ -94,7 +94,11 @@ impl Shared {
     /// Makes everything that is visible as durable as `durability` says.
     #[inline]
     pub(crate) fn make_durable(&self, asked: Durability) -> Result<(), Error> {
-        if self.versions.needs_sync(asked) { self.versions.sync(self.region()) } else { Ok(()) }
+        match asked {
+            Durability::Strict if self.versions.needs_sync() => self.versions.sync(self.region()),
+            Durability::Written => self.versions.write_out(self.region()),
+            Durability::Strict | Durability::Buffered => Ok(()),
+        }
     }
 
     /// As `make_durable`, for a visible version: if it was synced meanwhile, nothing is synced again.

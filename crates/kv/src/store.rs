@@ -479,25 +479,6 @@ impl Store {
         Ok(snapshot.into_range(keyspace, &range))
     }
 
-    /// Syncs: everything that is visible becomes as durable as the policy promises.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`], for good; [`Error::NotDurable`]: call it again when the disk has room.
-    pub fn sync(&self) -> Result<(), Error> {
-        let shared = &self.handle.shared;
-        shared.versions.sync(shared.region())
-    }
-
-    /// Every version up to it is fenced.
-    pub fn visible(&self) -> u64 {
-        self.handle.shared.versions.pins.visible()
-    }
-
-    /// Every version up to it is synced.
-    pub fn durable(&self) -> u64 {
-        self.handle.shared.versions.durable()
-    }
-
     /// Names the visible version durably, in O(1): it can be read and rolled back to until the name
     /// is dropped or given to another version. Synced when it returns.
     ///

@@ -33,7 +33,7 @@ use tembo_pmem::thread::{Apart, EventCount};
 
 use long_reads::LongReads;
 
-use crate::{Durability, Error};
+use crate::Error;
 
 /// The versions of a store.
 pub(crate) struct Versions {
@@ -108,6 +108,11 @@ impl Versions {
         Ok(())
     }
 
+    /// Everything fenced is handed to the operating system.
+    pub(crate) fn write_out(&self, region: &Region) -> Result<(), Error> {
+        if self.is_logged { region.write_out().map_err(Error::of_sync) } else { Ok(()) }
+    }
+
     /// As [`sync`](Versions::sync), for what the caller has fenced and is no version: a name, the window.
     pub(crate) fn sync_beside(&self, region: &Region) -> Result<(), Error> {
         region.sync().map_err(|error| {
@@ -127,9 +132,9 @@ impl Versions {
         if self.is_logged { self.durable.load(Ordering::Acquire) } else { self.pins.visible() }
     }
 
-    /// Whether what is visible and was asked to be so durable waits for a sync.
+    /// Whether what is visible and is to be durable waits for a sync.
     #[inline]
-    pub(crate) fn needs_sync(&self, asked: Durability) -> bool {
-        self.is_logged && asked == Durability::Strict
+    pub(crate) fn needs_sync(&self) -> bool {
+        self.is_logged
     }
 }

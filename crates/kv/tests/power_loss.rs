@@ -1,10 +1,13 @@
-//! What a store has when the power comes back, on a disk that loses all that was not synced.
+//! What a store has after the end of its process, and when the power comes back on a disk that loses all that was not synced.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::sync::Arc;
 
-use tembo_kv::{DomainRequest, Durability, IndexKind, Options, PoolOptions, Store, SyncPolicy};
+use tembo_kv::{
+    DomainRequest, Durability, IndexKind, Isolation, Options, PoolOptions, Store, SyncPolicy,
+    Transaction,
+};
 use tembo_pool::Geometry;
 use tembo_sim::{Chooser, Rest, SimDisk};
 
@@ -54,5 +57,82 @@ fn a_keyspace_survives_a_power_loss_without_a_later_sync() {
         assert_eq!(elephant(&reopened(&disk, index)), None, "{index:?}");
         store.sync().unwrap();
         assert_eq!(elephant(&reopened(&disk, index)).unwrap(), b"forgets", "{index:?}");
+    }
+}
+
+/// The store after its process was killed: the disk has what was handed to the operating system.
+fn after_kill(disk: &SimDisk, index: IndexKind) -> Store {
+    let left = disk.snapshot().after_kill();
+    Store::open(Path::new(POOL), &options(&left, index)).unwrap()
+}
+
+/// A way to commit that the elephant has a value.
+type Commit = fn(&Store, &[u8], Durability);
+
+const COMMITS: [(&str, Commit); 5] = [
+    ("put", |store, value, durability| {
+        let animals = store.keyspace("animals").unwrap();
+        store.put(animals, b"elephant", value, durability).unwrap();
+    }),
+    ("exclusive", |store, value, durability| {
+        let animals = store.keyspace("animals").unwrap();
+        let mut writer = store.exclusive().unwrap();
+        writer.put(animals, b"elephant", value).unwrap();
+        writer.put(animals, b"other", value).unwrap();
+        writer.commit(durability).unwrap();
+    }),
+    ("transaction", |store, value, durability| {
+        let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+        tx.put(store.keyspace("animals").unwrap(), b"elephant", value).unwrap();
+        tx.commit(durability).unwrap();
+    }),
+    ("transactions together", |store, value, durability| {
+        let animals = store.keyspace("animals").unwrap();
+        let begin = |key: &[u8]| {
+            let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+            tx.put(animals, key, value).unwrap();
+            tx
+        };
+        let all = vec![begin(b"elephant"), begin(b"other")];
+        for done in Transaction::commit_all(all, durability) {
+            done.unwrap();
+        }
+    }),
+    ("prepared", |store, value, durability| {
+        let mut tx = store.transaction(Isolation::Snapshot).unwrap();
+        tx.put(store.keyspace("animals").unwrap(), b"elephant", value).unwrap();
+        tx.prepare(b"one").unwrap();
+        store.commit_prepared(b"one", durability).unwrap();
+    }),
+];
+
+#[test]
+fn what_is_written_survives_its_process_and_not_the_power() {
+    for index in IndexKind::ALL {
+        for (name, commit) in COMMITS {
+            let disk = SimDisk::default();
+            let store = Store::create(Path::new(POOL), &options(&disk, index)).unwrap();
+            store.keyspace("animals").unwrap();
+            store.sync().unwrap();
+
+            commit(&store, b"forgets", Durability::Buffered);
+            assert_eq!(elephant(&after_kill(&disk, index)), None, "{index:?}, {name}");
+            store.sync().unwrap();
+
+            let syncs = || store.report().fdatasyncs;
+            let before = syncs();
+            commit(&store, b"remembers", Durability::Written);
+            // To prepare is to sync.
+            let prepares = u64::from(name == "prepared");
+            assert_eq!(syncs() - before, prepares, "{index:?}, {name}");
+            let found = elephant(&after_kill(&disk, index)).unwrap();
+            assert_eq!(found, b"remembers", "{index:?}, {name}");
+            let found = elephant(&reopened(&disk, index)).unwrap();
+            assert_eq!(found, b"forgets", "{index:?}, {name}");
+
+            store.sync().unwrap();
+            let found = elephant(&reopened(&disk, index)).unwrap();
+            assert_eq!(found, b"remembers", "{index:?}, {name}");
+        }
     }
 }

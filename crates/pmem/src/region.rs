@@ -368,6 +368,20 @@ impl Region {
         Ok(())
     }
 
+    /// All that was fenced before the call, by any thread, is handed to the operating system: it survives the end of the
+    /// process, not that of the machine, and is durable at the next [`sync`](Region::sync). Outside the `logged` domain what is
+    /// fenced is so already.
+    ///
+    /// # Errors
+    /// As [`sync`](Region::sync).
+    pub fn write_out(&self) -> Result<(), Error> {
+        self.check_process()?;
+        match &self.backend {
+            Backend::Logged(logged) => logged.write_out(),
+            _ => Ok(()),
+        }
+    }
+
     /// Brings everything fenced into the pool file, and frees the log.
     ///
     /// # Errors

@@ -78,8 +78,16 @@ def transfer(connection, writer, n):
     connection.execute("commit")
 
 
+def choose_level(connection):
+    """How durable commits are: a process is killed, and not the machine, so any level keeps them."""
+    levels = [["synchronous = full"], ["synchronous = off"], ["journal_mode = wal", "synchronous = normal"]]
+    for pragma in random.choice(levels):
+        connection.execute("pragma " + pragma)
+
+
 def write(writer, print_lock, count=1 << 60):
     connection = connect()
+    choose_level(connection)
     n = one(connection, f"select coalesce(max(n), -1) + 1 from log where writer = {writer}")
     for n in range(n, n + count):
         transfer(connection, writer, n)
@@ -125,6 +133,7 @@ def retried(connection, work):
 
 def write_beside_others(writer):
     connection = connect()
+    choose_level(connection)
     while True:
         n = retried(connection, lambda: last_of(connection, writer)) + 1
         try:

@@ -84,3 +84,4 @@ pub(crate) const FCNTL_PRAGMA: c_int = 14;
 pub(crate) const FCNTL_HAS_MOVED: c_int = 20;
 pub(crate) const FCNTL_SYNC: c_int = 21;
 pub(crate) const FCNTL_COMMIT_PHASETWO: c_int = 22;
+pub(crate) const FCNTL_PDB: c_int = 30;

@@ -69,9 +69,12 @@ pub(crate) struct Api {
     pub(crate) vfs_find: unsafe extern "C" fn(*const c_char) -> *mut Vfs,
     pub(crate) vfs_register: unsafe extern "C" fn(*mut Vfs, c_int) -> c_int,
     pub(crate) uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
+    /// Of a connection.
+    pub(crate) get_autocommit: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
 /// Places of functions in SQLite's table (`struct sqlite3_api_routines`).
+const GET_AUTOCOMMIT: usize = 60;
 const MALLOC: usize = 68;
 const VFS_FIND: usize = 141;
 const VFS_REGISTER: usize = 142;
@@ -89,8 +92,8 @@ impl Api {
         }
         // SAFETY: the table has at least so many entries, each a pointer to a function.
         let at = |index| unsafe { *table.add(index) };
-        if [MALLOC, VFS_FIND, VFS_REGISTER, URI_PARAMETER].iter().any(|&index| at(index).is_null())
-        {
+        let used = [GET_AUTOCOMMIT, MALLOC, VFS_FIND, VFS_REGISTER, URI_PARAMETER];
+        if used.iter().any(|&index| at(index).is_null()) {
             return None;
         }
         // SAFETY: these are the places of functions of these types, and none is null.
@@ -112,6 +115,10 @@ impl Api {
                     *const c_void,
                     unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
                 >(at(URI_PARAMETER)),
+                get_autocommit: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut c_void) -> c_int,
+                >(at(GET_AUTOCOMMIT)),
             })
         }
     }

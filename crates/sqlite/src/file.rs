@@ -1,5 +1,6 @@
 //! The functions of an open file, as SQLite calls them.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use parking_lot::Mutex;
 
 use crate::code::{
     CHARACTERISTICS, Code, FCNTL_COMMIT_PHASETWO, FCNTL_HAS_MOVED, FCNTL_LOCK_STATE,
-    FCNTL_OVERWRITE, FCNTL_PRAGMA, FCNTL_SIZE_HINT, FCNTL_SYNC, FCNTL_VFSNAME, LOCK_NONE, OK,
+    FCNTL_OVERWRITE, FCNTL_PDB, FCNTL_PRAGMA, FCNTL_SIZE_HINT, FCNTL_SYNC, FCNTL_VFSNAME,
+    LOCK_NONE, OK,
 };
 use crate::ffi::{Api, IoMethods, SqliteFile};
 use crate::journal::{self, Journal};
@@ -25,8 +27,18 @@ pub(crate) enum Kind {
 pub(crate) struct File {
     pub(crate) kind: Kind,
     pub(crate) api: Api,
+    /// Where SQLite has the connection that uses the file; null: it has not said so.
+    pub(crate) connection: Cell<*const *mut c_void>,
     /// The process that has it open.
     pub(crate) generation: u32,
+}
+
+impl File {
+    /// A file that this process has open.
+    pub(crate) fn new(kind: Kind, api: Api) -> File {
+        let connection = Cell::new(std::ptr::null());
+        File { kind, api, connection, generation: generation() }
+    }
 }
 
 /// Bytes in a sector, as SQLite gets to know it: no page is smaller than what is written whole.
@@ -250,7 +262,7 @@ unsafe extern "C" fn device_characteristics(_of: *mut SqliteFile) -> c_int {
 unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c_void) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        let File { kind, api, .. } = unsafe { file(of) }?;
+        let File { kind, api, connection, .. } = unsafe { file(of) }?;
         let Kind::Main(main) = kind else { return Err(Code::NOTFOUND) };
         match what {
             FCNTL_COMMIT_PHASETWO => main.lock().commit(),
@@ -277,12 +289,21 @@ unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c
                 unsafe { *with.cast::<*mut c_char>() = allocated(api, "tembo")? };
                 Ok(())
             }
+            FCNTL_PDB => {
+                connection.set(with.cast());
+                Ok(())
+            }
             FCNTL_PRAGMA => {
                 // SAFETY: with this number SQLite passes three texts: the answer's place, the name, the value or null.
                 let words = unsafe { &mut *with.cast::<[*mut c_char; 3]>() };
                 // SAFETY: as above.
                 let (name, value) = unsafe { (text(words[1]), text(words[2])) };
                 let name = name.ok_or(Code::NOTFOUND)?;
+                if let (true, Some(level)) = (name.eq_ignore_ascii_case("synchronous"), &value) {
+                    // SAFETY: SQLite has said it of this file, which is open.
+                    let takes_it = unsafe { is_autocommit(api, connection.get()) };
+                    main.lock().set_synchronous(level, takes_it);
+                }
                 let answer = main.lock().pragma(&name, value.as_deref())?;
                 words[0] = allocated(api, &answer)?;
                 Ok(())
@@ -290,6 +311,16 @@ unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c
             _ => Err(Code::NOTFOUND),
         }
     })
+}
+
+/// Whether the connection is outside of transactions that SQL has begun: only then it takes another level of `synchronous`. `false`,
+/// where that is not known.
+///
+/// # Safety
+/// `connection` is null or what SQLite has passed with `FCNTL_PDB` to a file that is open, and SQLite has called.
+unsafe fn is_autocommit(api: &Api, connection: *const *mut c_void) -> bool {
+    // SAFETY: the caller's promise: the place has the connection that runs the statement.
+    !connection.is_null() && unsafe { (api.get_autocommit)(*connection) } != 0
 }
 
 /// A text of SQLite's, copied; `None`: there is none.

@@ -35,13 +35,21 @@ pub(crate) struct OpenFile {
     view: View,
     at: At,
     lock: i32,
-    /// SQLite has asked for a sync in this transaction.
+    /// SQLite has asked for a sync in this transaction, and the program for a durable commit.
     is_synced: bool,
     /// The super-journal with whose removal the transaction commits.
     super_journal: Option<String>,
-    /// What the program believes the journal mode to be.
-    says_wal: bool,
+    asked: Asked,
     kept: Kept,
+}
+
+/// What the program has asked of the connection by pragmas.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    /// `journal_mode = WAL`, and believes that it has it.
+    wal: bool,
+    /// `synchronous = NORMAL`.
+    normal: bool,
 }
 
 /// What SQLite has kept from another owner, and must not believe.
@@ -54,6 +62,9 @@ enum Kept {
     /// The number of the schema on its page 1, which is so much above that of the database. It reads page 1 again with its next lock.
     Number(u32),
 }
+
+/// The level NORMAL of `synchronous`, as SQLite reads it.
+const NORMAL: [&str; 5] = ["normal", "1", "on", "yes", "true"];
 
 /// Where SQLite reads by itself what it compares with its cache: the change counter, and what stands behind it.
 const COMPARED: (u64, usize) = (24, 16);
@@ -102,9 +113,9 @@ impl OpenFile {
     /// [`Code::BUSY`]: another process has the pool, and serves no clients.
     pub(crate) fn new(place: Place, view: View) -> Result<OpenFile, Code> {
         let at = open_at(&place, &view)?;
-        let (lock, is_synced, super_journal, says_wal) = (LOCK_NONE, false, None, false);
-        let kept = Kept::Nothing;
-        Ok(OpenFile { place, view, at, lock, is_synced, super_journal, says_wal, kept })
+        let (lock, is_synced, super_journal) = (LOCK_NONE, false, None);
+        let (asked, kept) = (Asked::default(), Kept::Nothing);
+        Ok(OpenFile { place, view, at, lock, is_synced, super_journal, asked, kept })
     }
 
     /// Whether it shows a version of the past.
@@ -208,10 +219,18 @@ impl OpenFile {
         }
     }
 
-    /// What is committed is to be durable.
+    /// What is committed is to be durable. With a WAL and `synchronous = NORMAL` no commit waits for the disk: SQLite, which
+    /// has no WAL here, asks all the same.
     pub(crate) fn sync(&mut self) -> Result<(), Code> {
-        self.is_synced = true;
+        self.is_synced = !(self.asked.wal && self.asked.normal);
         self.send()
+    }
+
+    /// The program asks for another level of `synchronous`, and SQLite `takes_it` or does not. An unknown word is the default here;
+    /// to SQLite it is NORMAL.
+    pub(crate) fn set_synchronous(&mut self, level: &str, takes_it: bool) {
+        let is_normal = NORMAL.iter().any(|name| level.eq_ignore_ascii_case(name));
+        self.asked.normal = is_normal && takes_it;
     }
 
     /// What was written is at the owner.
@@ -270,7 +289,7 @@ impl OpenFile {
 
     /// Commits: the transaction is complete.
     ///
-    /// Durability point: strict, if SQLite has asked for a sync (`PRAGMA synchronous` is not OFF).
+    /// Durability point: synced, if that was asked for; else what was written survives its process, as with a file.
     pub(crate) fn commit(&mut self) -> Result<(), Code> {
         let committed = match &mut self.at {
             At::This(file) => main_file::commit(&mut [file], durability(self.is_synced)),
@@ -287,10 +306,10 @@ impl OpenFile {
         let name = name.to_ascii_lowercase();
         match (name.as_str(), value) {
             ("journal_mode", Some(mode)) => {
-                self.says_wal = mode.eq_ignore_ascii_case("wal");
-                if self.says_wal { Ok("wal".into()) } else { Err(Code::NOTFOUND) }
+                self.asked.wal = mode.eq_ignore_ascii_case("wal");
+                if self.asked.wal { Ok("wal".into()) } else { Err(Code::NOTFOUND) }
             }
-            ("journal_mode", None) if self.says_wal => Ok("wal".into()),
+            ("journal_mode", None) if self.asked.wal => Ok("wal".into()),
             (name, value) if pragma::is_known(name) => {
                 let ask = |at: &mut At| match at {
                     At::This(file) => pragma::answer(file, name, value),
@@ -318,7 +337,7 @@ impl OpenFile {
 }
 
 fn durability(is_synced: bool) -> Durability {
-    if is_synced { Durability::Strict } else { Durability::Buffered }
+    if is_synced { Durability::Strict } else { Durability::Written }
 }
 
 /// Commits databases of one pool together.
@@ -338,4 +357,57 @@ pub(crate) fn commit_all(group: &[Arc<Mutex<OpenFile>>]) -> Result<(), Code> {
         (file.is_synced, file.super_journal) = (false, None);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use tembo_kv::DomainRequest;
+
+    use super::*;
+
+    /// Syncs of the disk that a commit of a page has waited for, as SQLite commits it.
+    fn syncs(file: &mut OpenFile, byte: u8) -> u64 {
+        let At::This(main) = &file.at else { panic!("another process has it") };
+        let database = main.database().clone();
+        let syncs = || database.store().unwrap().report().fdatasyncs;
+        file.lock(LOCK_RESERVED).unwrap();
+        file.write(4096, &[byte; 4096]).unwrap();
+        let before = syncs();
+        file.sync().unwrap();
+        file.commit().unwrap();
+        file.unlock(LOCK_NONE);
+        syncs() - before
+    }
+
+    #[test]
+    fn a_commit_waits_for_the_disk_as_the_pragmas_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place {
+            pool: folder.path().join("a.pool"),
+            device: "main".to_owned(),
+            domain: Some(DomainRequest::Logged),
+            creates: true,
+        };
+        let mut file = OpenFile::new(place, View::Current).unwrap();
+        syncs(&mut file, 1);
+        let cases = [
+            // Without a WAL, NORMAL is durable.
+            ("delete", "normal", true, 1),
+            ("wal", "full", true, 1),
+            ("WAL", "normal", true, 0),
+            ("wal", "1", true, 0),
+            ("wal", "extra", true, 1),
+            ("wal", "normal", true, 0),
+            ("truncate", "normal", true, 1),
+            // Within a transaction SQLite keeps the level that it had.
+            ("wal", "full", true, 1),
+            ("wal", "normal", false, 1),
+        ];
+        for (byte, (mode, level, takes_it, expected)) in cases.into_iter().enumerate() {
+            let _ = file.pragma("journal_mode", Some(mode));
+            file.set_synchronous(level, takes_it);
+            assert_eq!(syncs(&mut file, 10 + byte as u8), expected, "{mode}, {level}, {takes_it}");
+        }
+    }
 }

@@ -173,7 +173,7 @@ fn send(
 }
 
 fn durability(is_synced: bool) -> Durability {
-    if is_synced { Durability::Strict } else { Durability::Buffered }
+    if is_synced { Durability::Strict } else { Durability::Written }
 }
 
 impl Client {

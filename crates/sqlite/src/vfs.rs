@@ -17,7 +17,7 @@ use crate::file::{File, Kind, give, guard, text};
 use crate::journal::{Journal, is_super_journal, remove_super_journal, super_journal};
 use crate::open_file::OpenFile;
 use crate::pool::{self, Place};
-use crate::process::{generation, watch_forks};
+use crate::process::watch_forks;
 use crate::view::View;
 
 const NAME: &CStr = c"tembo";
@@ -118,7 +118,7 @@ unsafe extern "C" fn open(
             unsafe { *out = flags };
         }
         // SAFETY: SQLite has passed it to be filled.
-        unsafe { give(to, File { kind, api: *api, generation: generation() }) };
+        unsafe { give(to, File::new(kind, *api)) };
         Ok(())
     })
 }

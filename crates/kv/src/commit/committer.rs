@@ -65,7 +65,7 @@ pub(crate) fn commit_job(engine: &Engine, queue: &CommitQueue, job: Job) -> Resu
     }
     let durability = job.durability;
     let pending = Arc::new(Pending::new(job));
-    let syncs = engine.shared.versions.needs_sync(Durability::Strict);
+    let syncs = engine.shared.versions.needs_sync();
     if queue.join(&pending, syncs) {
         lead(engine, queue)?;
     }
@@ -106,7 +106,7 @@ fn lead(engine: &Engine, queue: &CommitQueue) -> Result<(), Error> {
     drop(writing);
     batch.hand_over();
     let wants_sync = |pending: &Arc<Pending>| {
-        pending.job.durability != Durability::Buffered && pending.has_committed()
+        pending.job.durability == Durability::Strict && pending.has_committed()
     };
     if batch.jobs.iter().any(wants_sync) {
         // On an error each thread that waits for durability syncs again, and gets the error itself.

@@ -57,6 +57,10 @@ impl Logged {
         self.log.sync()
     }
 
+    pub(crate) fn write_out(&self) -> Result<(), Error> {
+        self.log.make_written()
+    }
+
     /// Whether the calling thread may store: pages may be given back while no thread is in a section.
     pub(super) fn may_store(&self) -> bool {
         self.log.keeps_pages() || self.book.with(|note| note.depth > 0)

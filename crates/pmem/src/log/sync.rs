@@ -24,18 +24,18 @@ impl RedoLog {
         match self.policy {
             // ORDER: the groups are durable before the caller acknowledges anything of them.
             SyncPolicy::Always => self.make_durable("log.sync"),
-            SyncPolicy::Interval(_) | SyncPolicy::Os => self.make_written().map(drop),
+            SyncPolicy::Interval(_) | SyncPolicy::Os => self.make_written(),
         }
     }
 
     /// All groups appended before the call are in the file, if not on the disk.
-    fn make_written(&self) -> Result<MutexGuard<'_, State>, Error> {
+    pub(crate) fn make_written(&self) -> Result<(), Error> {
         let mut state = self.lock();
         let target = state.end.sequence;
         loop {
             self.check(&state)?;
             if state.written.sequence >= target {
-                return Ok(state);
+                return Ok(());
             }
             if !state.may_write() {
                 state = self.wait(state);

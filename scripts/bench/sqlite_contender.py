@@ -20,11 +20,11 @@ class Unable(Exception):
 
 
 class Contender:
-    """How a database is kept: `journal` is none of Tembo's."""
+    """How a database is kept, and what its program asks for: Tembo has no journal, but NORMAL is as with a WAL if that is asked for."""
 
     def __init__(self, name, journal, synchronous):
         self.name, self.journal, self.synchronous = name, journal, synchronous
-        self.is_tembo = journal is None
+        self.is_tembo = name.startswith("tembo")
         self.large = "large.pool" if self.is_tembo else "large.file"
 
     def domain(self, folder):
@@ -42,7 +42,7 @@ class Contender:
 
 CONTENDERS = [
     Contender("tembo FULL", None, "FULL"),
-    Contender("tembo NORMAL", None, "NORMAL"),
+    Contender("tembo NORMAL", "wal", "NORMAL"),
     Contender("tembo OFF", None, "OFF"),
     Contender("wal FULL", "wal", "FULL"),
     Contender("wal NORMAL", "wal", "NORMAL"),

@@ -63,8 +63,8 @@ def table(rows, place, load, figure, heading):
     if not names:
         return []
     lines = ["", f"**{heading}**, on {place}:" if place == "disk" else f"**{heading}**, in memory:", ""]
-    lines += ["| | median | least–most |" + (" p50 µs | p99 µs | CPU µs |" if has_latency else "") + " tembo FULL to it | tembo OFF to it |",
-              "|---|---|---|" + ("---|---|---|" if has_latency else "") + "---|---|"]
+    lines += ["| | median | least–most |" + (" p50 µs | p99 µs | CPU µs |" if has_latency else "") + " tembo FULL to it | tembo NORMAL to it | tembo OFF to it |",
+              "|---|---|---|" + ("---|---|---|" if has_latency else "") + "---|---|---|"]
     for name in names:
         found = sorted(figures(rows, place, load, name, figure).values())
         form = "{:,.0f}" if found[-1] >= 100 else "{:.2f}"
@@ -72,7 +72,7 @@ def table(rows, place, load, figure, heading):
         if has_latency:
             cells += [f"{statistics.median(figures(rows, place, load, name, key).values()):,.0f}" for key in ("p50_us", "p99_us", "cpu_us")]
         ours = ["" if name.startswith("tembo") else spread(ratio(rows, place, load, figure, of, name))
-                for of in ("tembo FULL", "tembo OFF")]
+                for of in ("tembo FULL", "tembo NORMAL", "tembo OFF")]
         lines.append("| " + " | ".join(cells + ours) + " |")
     return lines
 

@@ -291,3 +291,15 @@ fn every_damage_is_found_before_anything_is_made() {
     std::fs::write(&damaged, [&whole[..], b"more"].concat()).unwrap();
     assert!(verify(&damaged, &mut |_| ()).is_err());
 }
+
+#[test]
+fn a_backup_is_read_by_no_more_users_than_its_pool() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = Directory::new("backup-mode");
+    let (pool, file) = (directory.pool(), directory.file("backup"));
+    let store = Store::create(&pool, &options(IndexKind::Nvtree)).unwrap();
+    change(&store, "x", 0..10, 1);
+    store.save(&file, &full(), &mut go_on).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&file), mode(&file) & 0o007), (mode(&pool), 0));
+}

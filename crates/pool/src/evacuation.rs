@@ -66,9 +66,14 @@ impl Allocator {
 
     /// Ends an evacuation. Chosen chunks that have not become empty are used again.
     pub(crate) fn end_evacuation(&mut self) {
+        self.chunks.iter_mut().for_each(|chunk| chunk.is_leaving = false);
+        self.end_compaction();
+    }
+
+    /// From here on takes from all chunks that have room.
+    pub(crate) fn end_compaction(&mut self) {
         self.is_compacting = false;
         self.set_aside();
-        self.chunks.iter_mut().for_each(|chunk| chunk.is_leaving = false);
         self.list_all();
     }
 

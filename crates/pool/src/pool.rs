@@ -300,7 +300,7 @@ impl Pool {
 
     /// Ends a compaction: objects go where they fit best.
     pub fn end_compaction(&self) {
-        self.space.shared.lock().is_compacting = false;
+        self.space.shared.lock().end_compaction();
     }
 
     /// Begins an evacuation by a tenant that can move its objects: chunks that few objects share are to become empty, or, if

@@ -164,29 +164,17 @@ impl<'f> Node<'f> {
     /// caller holds the side-car's lock.
     fn sort(&self, dead: &DeadIntervals, retained: &Retained) -> Result<Order, Error> {
         let mut order = self.check_shape()?;
-        let mut entries: Vec<(usize, u64, Seen)> = Vec::new();
+        let mut entries: Vec<(usize, u64, Seen)> = Vec::with_capacity(self.capacity());
         let death = self.death(dead)?;
         for slot in 0..self.capacity() {
             let seen = self.seen(slot)?;
             if seen.is_needed(death, dead, retained) {
                 self.forest.pool().valid(Object::from_bits(seen.target))?;
-                entries.push((slot, self.entry(slot)?.head.load(), seen));
+                let head = self.entry(slot)?.head.load();
+                let at = self.position_by_key(order.level, &entries, (head, &seen))?;
+                entries.insert(at, (slot, head, seen));
             }
         }
-        let mut keys_read = Ok(());
-        entries.sort_by(|(_, a_head, a), (_, b_head, b)| {
-            a_head
-                .cmp(b_head)
-                .then_with(|| match self.compare_targets(order.level, a.target, b.target) {
-                    Ok(ordering) => ordering,
-                    Err(error) => {
-                        keys_read = Err(error);
-                        Ordering::Equal
-                    }
-                })
-                .then(a.start.version().cmp(&b.start.version()))
-        });
-        keys_read?;
         for (position, (slot, _, seen)) in entries.iter().enumerate() {
             order.insert(position, *slot);
             if !seen.end.is_none() && !dead.contains(seen.end) {
@@ -194,6 +182,31 @@ impl<'f> Node<'f> {
             }
         }
         Ok(order)
+    }
+
+    /// Where an entry goes among others in the order of keys and versions: behind those that are equal. This is no library's
+    /// sort: that may panic if the keys of a damaged node have no order.
+    fn position_by_key(
+        &self,
+        level: u8,
+        entries: &[(usize, u64, Seen)],
+        (head, seen): (u64, &Seen),
+    ) -> Result<usize, Error> {
+        let (mut from, mut to) = (0, entries.len());
+        while from < to {
+            let middle = (from + to) / 2;
+            let (_, other_head, other) = &entries[middle];
+            let mut order = other_head.cmp(&head);
+            if order.is_eq() {
+                order = self.compare_targets(level, other.target, seen.target)?;
+            }
+            if order.then(other.start.version().cmp(&seen.start.version())).is_gt() {
+                to = middle;
+            } else {
+                from = middle + 1;
+            }
+        }
+        Ok(from)
     }
 
     /// An empty order with the node's level and prefix.

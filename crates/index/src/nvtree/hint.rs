@@ -42,7 +42,7 @@ use tembo_pool::Object;
 use zerocopy::FromBytes;
 
 use self::entries::read;
-pub(crate) use self::entries::{Entries, Page};
+pub(crate) use self::entries::{Entries, LOW_MAX, Page};
 use crate::nvtree::format::{HINT_MAGIC, HintHeader, HintPage, TreeCell};
 use crate::{Error, Forest};
 

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use tembo_pmem::open_regular;
@@ -21,10 +21,13 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
+/// Readable by the owner and the group, as a pool is: it has all that the pool has.
+const MODE: u32 = 0o640;
+
 /// Opens the file that a backup is written to until it is whole; makes it if it is not there. Other programs may write to the
 /// folder: a pipe would make the backup wait, and a link lead it to another file.
 pub(super) fn open_partial(path: &Path) -> Result<File, BackupError> {
-    let opened = open_regular(path, OpenOptions::new().write(true).create(true), false);
+    let opened = open_regular(path, OpenOptions::new().write(true).create(true).mode(MODE), false);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             return Err(BackupError::InTheWay { path: path.to_owned() });
@@ -36,7 +39,7 @@ pub(super) fn open_partial(path: &Path) -> Result<File, BackupError> {
     }
     // The other name is that of a whole backup, which had got it when the process ended.
     io(path, std::fs::remove_file(path))?;
-    io(path, OpenOptions::new().write(true).create_new(true).open(path))
+    io(path, OpenOptions::new().write(true).create_new(true).mode(MODE).open(path))
 }
 
 /// Gives a finished file its name, unless something has it, durably.

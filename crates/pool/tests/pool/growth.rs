@@ -339,3 +339,20 @@ fn a_small_pool_does_not_grow_early_and_none_grows_past_its_bound() {
         assert_eq!(pool.region().size(), size);
     }
 }
+
+#[test]
+fn free_slots_are_used_again_after_a_compaction() {
+    let pool = image::tiny();
+    let _relief = pool.relief();
+    let objects: Vec<Object> = std::iter::from_fn(|| pool.alloc(1024).ok()).collect();
+    // In each chunk something stays.
+    let (freed, kept): (Vec<_>, Vec<_>) =
+        objects.into_iter().enumerate().partition(|(number, _)| number % 2 == 0);
+    freed.iter().for_each(|&(_, object)| pool.free(object));
+    pool.begin_compaction();
+    pool.end_compaction();
+    for (taken, _) in freed.iter().enumerate() {
+        let object = pool.alloc(1024);
+        assert!(object.is_ok(), "{taken} of {} beside {}: {object:?}", freed.len(), kept.len());
+    }
+}

@@ -106,7 +106,7 @@ fn search_roots<'f>(roots: &'f Roots, search: &mut Search<'f, '_>) -> Result<(),
         let node = Node::new(&roots.forest, object)?;
         let since = Stamp::from_bits(node.header()?.root_since.load());
         if !period.dead.contains(since) && since.version() <= period.until {
-            search_node(roots, object, search)?;
+            search_node(roots, (object, None), search)?;
             if since.version() <= period.after {
                 return Ok(());
             }
@@ -123,9 +123,10 @@ fn search_roots<'f>(roots: &'f Roots, search: &mut Search<'f, '_>) -> Result<(),
     }
 }
 
+/// Searches a node, of a level that is known unless it is a root: so a damaged tree ends.
 fn search_node<'f>(
     roots: &'f Roots,
-    object: Object,
+    (object, expected): (Object, Option<u8>),
     search: &mut Search<'f, '_>,
 ) -> Result<(), Error> {
     roots.forest.pool().valid(object)?;
@@ -137,6 +138,9 @@ fn search_node<'f>(
         return Ok(());
     }
     let level = node.check_shape()?.level;
+    if expected.is_some_and(|expected| level != expected) {
+        return damaged(object.offset(), "a node one level below its parent");
+    }
     let (period, death) = (search.period, node.death(search.period.dead)?);
     for seen in node.all_seen()? {
         let is_void = seen.start.is_none() || period.dead.contains(seen.start);
@@ -150,7 +154,7 @@ fn search_node<'f>(
         }
         let target = Object::from_bits(seen.target);
         if level > 0 {
-            search_node(roots, target, search)?;
+            search_node(roots, (target, Some(level - 1)), search)?;
             continue;
         }
         let (key, value) = read_record(&roots.forest, target)?;

@@ -166,7 +166,10 @@ fn remove<'f>(
         }
         let change = Replacement { spot: &spot, element, removed: true, old, slot, fills: false };
         if perform(leaves, (&change, asked), how, writer)? {
-            *record = None;
+            // One that an earlier attempt has made is not always used.
+            if size > 0 {
+                *record = None;
+            }
             return Ok(Some(true));
         }
     }

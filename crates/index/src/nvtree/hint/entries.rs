@@ -6,6 +6,9 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::nvtree::format::{HintEntry, HintPage};
 use crate::nvtree::inner::LeafId;
 
+/// Bytes of the longest low key in a hint. Each key can repeat the one before: without a limit few bytes would be many.
+pub(crate) const LOW_MAX: usize = 256;
+
 /// Some leaves with their low keys.
 #[derive(Default)]
 pub(crate) struct Entries {
@@ -53,7 +56,8 @@ pub(crate) fn read(
         let count = entries.len();
         let before = count.checked_sub(1).map_or(&[][..], |last| entries.low(last));
         let shared = before.get(..usize::from(entry.shared))?;
-        if count > 0 && before[shared.len()..] >= *tail {
+        let is_long = shared.len() + tail.len() > LOW_MAX;
+        if is_long || count > 0 && before[shared.len()..] >= *tail {
             return None;
         }
         let start = entries.bytes.len() - before.len();
@@ -116,6 +120,17 @@ mod tests {
             let cut = read(&page.bytes[..len], |behind| Some(behind));
             assert!(cut.is_none_or(|cut| cut.len() < lows.len()));
         }
+    }
+
+    #[test]
+    fn few_bytes_are_not_many_keys() {
+        let mut low = vec![7; LOW_MAX];
+        let mut page = Page::default();
+        page.push(1, &low);
+        assert_eq!(read(&page.bytes, |behind| Some(behind)).unwrap().low(0), low);
+        low.push(0);
+        page.push(2, &low);
+        assert!(read(&page.bytes, |behind| Some(behind)).is_none());
     }
 
     #[test]

@@ -8,15 +8,13 @@ use zerocopy::IntoBytes;
 
 use crate::error::damaged;
 use crate::nvtree::format::{CELL_SIZE, HINT_MAGIC, HintHeader, HintPage};
-use crate::nvtree::hint::{Page, hint_objects};
+use crate::nvtree::hint::{LOW_MAX, Page, hint_objects};
 use crate::nvtree::leaf::Leaf;
 use crate::nvtree::leaves::Leaves;
 use crate::{Error, Retired};
 
 /// Bytes of a page. Its leaves are published to the inner nodes in a fraction of a millisecond.
 const PAGE_SIZE: u64 = 8 << 10;
-/// Greatest length of a low key in a hint. Leaves with longer ones are left out.
-const LOW_MAX: usize = 256;
 /// Any offset at which an object may lie.
 const ALIGNED: u64 = 1 << 30;
 /// A number of threads that no program has splitting leaves at a time.
@@ -153,6 +151,7 @@ impl Pages<'_, '_> {
     /// Adds the next leaf.
     fn push(&mut self, leaf: &Leaf<'_>) -> Result<(), Error> {
         let low = leaf.low()?.to_vec();
+        // Leaves with longer ones are left out.
         if low.len() > LOW_MAX {
             return Ok(());
         }

@@ -81,6 +81,8 @@ mod format;
 mod node;
 mod read;
 mod roots;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 
 use std::ops::Bound;

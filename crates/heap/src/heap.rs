@@ -117,6 +117,9 @@ impl<'h> Heap<'h> {
     fn make_room(&self) -> Result<bool, Error> {
         let arena = self.arena;
         if arena.has_dead()? && !arena.keeps_all() {
+            // As a transaction: what walks the heap alone meets no object that is half destroyed.
+            let _under_way = UnderWay::begin(arena).ok_or(Error::Nested)?;
+            let _beside = arena.enter();
             upkeep::all(arena, &mut lock(&arena.ledger))?;
             return Ok(true);
         }
@@ -485,20 +488,22 @@ impl HeapFile {
     /// What the heap holds of each type. No transaction may be under way: it waits for that.
     ///
     /// # Errors
-    /// Damage.
+    /// [`Error::Nested`]: in a transaction of this thread. Damage.
     pub fn report(&self) -> Result<Vec<TypeReport>, Error> {
+        let _under_way = UnderWay::begin(&self.arena).ok_or(Error::Nested)?;
         let _alone = self.arena.alone();
         report::types(&self.arena)
     }
 
-    /// Passes each object to `each`. No transaction may be under way: it waits for that.
+    /// Passes each object to `each`, which can begin no transaction. No transaction may be under way: it waits for that.
     ///
     /// # Errors
-    /// Damage; what `each` says.
+    /// [`Error::Nested`]: in a transaction of this thread. Damage; what `each` says.
     pub fn objects<E: From<Error>>(
         &self,
         each: &mut dyn FnMut(ObjectReport) -> Result<(), E>,
     ) -> Result<(), E> {
+        let _under_way = UnderWay::begin(&self.arena).ok_or(Error::Nested)?;
         let _alone = self.arena.alone();
         report::objects(&self.arena, each)
     }

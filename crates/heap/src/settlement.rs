@@ -181,6 +181,8 @@ impl<'a> Settlement<'a> {
                 hand.free_proxy(bits);
             }
         }
+        // Their space may be another tenant's next, and an older operation may still name a word of it.
+        self.must_note |= !hand.freed_proxies().is_empty();
         for &bits in hand.freed().iter().chain(hand.freed_proxies()) {
             self.change.forget(bits);
         }

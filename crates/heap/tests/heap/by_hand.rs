@@ -361,3 +361,38 @@ fn a_pointer_that_is_left_is_not_stored_as_one_to_what_is_there_now() {
     });
     assert_eq!((objects(&file), linked_word(&file)), (2, 9));
 }
+
+#[test]
+fn the_space_of_a_proxy_that_was_freed_is_stored_to_by_no_later_opening() {
+    let file = begun();
+    file.enter(|heap| {
+        heap.atomic(|tx| {
+            let root = tx.root::<Pair<'_>>()?.ok_or(Error::NoRoot)?;
+            let linked = tx.get(&root, Pair::LINK)?.ok_or(Error::NoRoot)?;
+            let weak = tx.downgrade(&linked)?;
+            let other = tx.alloc(Pair { back: Some(weak.clone()), ..pair(2) })?;
+            tx.set(&root, Pair::OTHER, Some(other))?;
+            tx.set(&root, Pair::BACK, Some(weak))
+        })
+        .unwrap();
+    });
+    base(&file, |heap, root| {
+        let other = heap.get(&root, Pair::OTHER)?.unwrap();
+        heap.set(&root, Pair::BACK, None)?;
+        heap.checkpoint()?;
+        // The last weak pointer ends, and the proxy with it.
+        heap.set(&other, Pair::BACK, None)?;
+        heap.checkpoint()
+    });
+    let (pool, region) = (file.pool(), file.pool().region());
+    let taken: Vec<_> = (0..100).map(|_| pool.alloc(24).unwrap()).collect();
+    for object in &taken {
+        region.write("test.taken", object.offset(), &[&[7; 24]]).unwrap();
+    }
+    region.fence("test.fence");
+    let again = after_a_crash(&file);
+    for object in taken {
+        let found = again.pool().region().media_bytes(object.offset(), 24).unwrap().to_vec();
+        assert_eq!(found, [7; 24], "{object:?}");
+    }
+}

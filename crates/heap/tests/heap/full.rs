@@ -160,3 +160,56 @@ fn what_is_dead_makes_room_for_the_transaction_that_needs_it() {
         })
     });
 }
+
+#[test]
+fn what_makes_room_waits_for_what_walks_the_heap_alone() {
+    let mut options = PoolOptions { size: 4 << 20, ..PoolOptions::default() };
+    options.region.size_max = options.size;
+    let file = HeapFile::volatile(&options).unwrap();
+    let (full, is_full) = std::sync::mpsc::channel();
+    file.enter(|heap| {
+        let top = full_of_orphans(heap);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let filled = heap.atomic(|tx| {
+                    let filled = tx.alloc_slice::<u64>(400_000).map(drop);
+                    let _ = full.send(());
+                    // The other thread waits by now until no transaction is under way.
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    filled
+                });
+                assert!(matches!(filled, Err(Error::Pool(PoolError::PoolFull { .. }))));
+            });
+            is_full.recv().unwrap();
+            let mut is_first = true;
+            file.objects::<Error>(&mut |_| {
+                if std::mem::take(&mut is_first) {
+                    let before = file.pool().usage().objects;
+                    std::thread::sleep(std::time::Duration::from_millis(200));
+                    assert_eq!(file.pool().usage().objects, before);
+                }
+                Ok(())
+            })
+            .unwrap();
+        });
+        drop(top);
+    });
+    objects(&file);
+}
+
+/// A root, and beside it many objects that only a slice refers to which nothing refers to any more.
+fn full_of_orphans(heap: Heap<'_>) -> Ptr<'_, u64> {
+    let made = heap.atomic(|tx| {
+        let root = tx.alloc(1_u64)?;
+        tx.set_root(&root)?;
+        let orphans = tx.alloc_slice::<Option<Ptr<'_, u64>>>(20_000)?;
+        for index in 0..20_000 {
+            let leaf = tx.alloc(index)?;
+            tx.set_cell(&orphans, index, Some(leaf))?;
+        }
+        Ok::<_, Error>((root, orphans))
+    });
+    let (root, orphans) = made.unwrap();
+    drop(orphans);
+    root
+}

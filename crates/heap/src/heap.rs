@@ -83,7 +83,7 @@ impl<'h> Heap<'h> {
     /// After a [conflict](Error::Conflict) it is called again, so what it changes outside of the heap is the caller's to keep right.
     ///
     /// When it returns it is fenced, and as durable as the pool's sync policy promises. One fence if it
-    /// changes something, two if objects go by that; none if it only reads. The first read of an object of an [older version](Persist) of its type
+    /// changes something, two if objects go by that, or the pool's region [gives pages back](tembo_pmem::Region::gives_pages_back); none if it only reads. The first read of an object of an [older version](Persist) of its type
     /// changes it, but where the pool is read-only.
     ///
     /// # Errors

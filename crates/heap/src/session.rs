@@ -30,7 +30,7 @@ pub(crate) fn enter<'h, L: Checkpointed, R, E: From<Error>>(
 
 impl<L: Checkpointed> Access<'_, L> {
     /// Makes all that was changed since the last checkpoint a part of the heap: all of it, or, if it is interrupted, nothing. Fenced
-    /// when it returns, and as durable as the pool's sync policy promises. One fence; one more, if objects go; one more, if there are more than 8 new objects; two
+    /// when it returns, and as durable as the pool's sync policy promises. One fence; one more, if objects go or the region [gives pages back](tembo_pmem::Region::gives_pages_back); one more, if there are more than 8 new objects; two
     /// more, if there are more words to be stored than a lane of the pool's log holds; two for each step of destruction, in the layer SAFE, if more than a few
     /// objects go. None, if
     /// nothing was changed. (The first object of a type has the heap note the type, at once, by an operation of its own.)

@@ -61,9 +61,14 @@ impl Logged {
         self.log.make_written()
     }
 
-    /// Whether the calling thread may store: pages may be given back while no thread is in a section.
+    /// Whether pages are given back while no thread is in a section.
+    pub(crate) fn gives_pages_back(&self) -> bool {
+        !self.log.keeps_pages()
+    }
+
+    /// Whether the calling thread may store.
     pub(super) fn may_store(&self) -> bool {
-        self.log.keeps_pages() || self.book.with(|note| note.depth > 0)
+        !self.gives_pages_back() || self.book.with(|note| note.depth > 0)
     }
 
     pub(crate) fn reserve(&self, lines: u64) -> Result<(), Error> {

@@ -24,6 +24,14 @@ impl Region {
         self.read_only
     }
 
+    /// Whether copies of pages are dropped once the pool file has their lines
+    /// ([`private_max`](crate::RegionOptions::private_max)). Then a store is flushed before its
+    /// [`Section`](crate::Section) ends: a copy with a store that was not is lost with it.
+    #[inline]
+    pub fn gives_pages_back(&self) -> bool {
+        matches!(&self.backend, Backend::Logged(logged) if logged.gives_pages_back())
+    }
+
     /// Whether this process is a child of the one that opened the region, and so may not use its file. Nothing
     /// is shared with the parent then but the lock of the file, until the child ends.
     pub fn is_forked(&self) -> bool {

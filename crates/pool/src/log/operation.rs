@@ -242,7 +242,8 @@ impl<'p> Operation<'p> {
     /// is durable if the words are. However many words there are: what no lane holds goes to an extent of its own, for which the
     /// operation was begun with 16 bytes for each word.
     ///
-    /// One fence; three, if the operation frees something or needs an extent. The words, and the contents, are changed later by operations
+    /// One fence; two, where the region [gives pages back](Region::gives_pages_back); three, if the operation frees something or
+    /// needs an extent. The words, and the contents, are changed later by operations
     /// only: the entries of this one are void when the second operation behind it is fenced, or one that notes what was there. So space that
     /// these entries name is no other's until one is [settled](Self::commit_words_settled).
     ///
@@ -308,7 +309,10 @@ impl<'p> Operation<'p> {
         let has_freed = !self.freed.is_empty() || extent.is_some();
         let is_kept = !has_freed && lanes.can_keep(&made.shape);
         lanes.keep_spare(std::mem::take(&mut self.entries));
-        if ending == Ending::Sealed && is_kept {
+        // A page that is given back between two sections would take the words with it that are not flushed: readers would
+        // see the old ones, and so would the next operation, which flushes them.
+        let may_wait = ending == Ending::Sealed && !region.gives_pages_back();
+        if may_wait && is_kept {
             lanes.keep_last(lane.index, number, lines(pairs));
             return Ok(());
         }

@@ -8,7 +8,7 @@ use tembo_pmem::{Counters, Observer, Region, Stored, Word};
 use tembo_pool::{Error, Object, Pool, TenantId};
 
 use crate::image;
-use crate::tenants::{KNOWN_ROOT, observed_tenant_pool, tenant_pool};
+use crate::tenants::{KNOWN_ROOT, filed_tenant_pool, observed_tenant_pool, tenant_pool};
 
 /// The words of the tenant's root.
 fn words(pool: &Pool, root: Object) -> &[Word] {
@@ -346,6 +346,29 @@ fn words_that_were_stored_last_outlast_an_operation_that_notes_others() {
         "one for the words, one for the number of the lane, and three of its own"
     );
     assert_eq!(values(&after_a_crash(&pool), root), [1, 2, 3, 0]);
+}
+
+/// A checkpoint between two operations drops the copies of pages that are in the pool file.
+#[test]
+fn words_that_were_stored_last_outlast_the_copy_of_their_page() {
+    let (file, pool, entry) = filed_tenant_pool("given-back");
+    let root = entry.root;
+    let commit = |index: u64, value: u64| {
+        let operation = pool.operation(entry.id, 0, 1).unwrap();
+        operation.commit_words(&[[root.offset() + 8 * index, value]], &[]).unwrap();
+    };
+    commit(0, 1);
+    commit(0, 2);
+    pool.region().checkpoint().unwrap();
+    assert_eq!(pool.region().report().private_bytes, 0, "the pages were given back");
+    assert_eq!(values(&pool, root), [2, 0, 0, 0]);
+    // The next ones make the entries of the one before void.
+    commit(1, 3);
+    commit(1, 4);
+    pool.region().checkpoint().unwrap();
+    assert_eq!(values(&pool, root), [2, 4, 0, 0]);
+    drop(pool);
+    assert_eq!(values(&file.reopened(), root), [2, 4, 0, 0]);
 }
 
 #[test]

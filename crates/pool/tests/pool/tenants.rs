@@ -265,7 +265,7 @@ fn every_flipped_bit_of_a_tenants_line_is_reported() {
 }
 
 /// A file, so that it can be opened to read.
-struct File(PathBuf);
+pub(crate) struct File(PathBuf);
 
 impl File {
     fn new(name: &str) -> File {
@@ -590,6 +590,22 @@ pub(crate) fn tenant_pool() -> (Arc<Pool>, TenantEntry) {
 /// The same, watched by an observer.
 pub(crate) fn observed_tenant_pool(observer: Arc<dyn Observer>) -> (Arc<Pool>, TenantEntry) {
     with_tenant(observed(Some(observer)))
+}
+
+/// The same in a file. A checkpoint gives back all pages of it.
+pub(crate) fn filed_tenant_pool(name: &str) -> (File, Arc<Pool>, TenantEntry) {
+    let file = File::new(name);
+    let mut options = file.options(kinds(), false);
+    (options.region.private_max, options.region.background) = (0, false);
+    let (pool, entry) = with_tenant(Arc::new(Pool::create(&file.0, &options).unwrap()));
+    (file, pool, entry)
+}
+
+impl File {
+    /// Opened by another process, after the first one was killed.
+    pub(crate) fn reopened(&self) -> Pool {
+        self.open(kinds()).unwrap()
+    }
 }
 
 fn with_tenant(pool: Arc<Pool>) -> (Arc<Pool>, TenantEntry) {

@@ -1,4 +1,8 @@
-//! Which pages the process holds copies of, and since which group.
+//! Which pages the log has lines of, up to which group, and which of them the process holds copies of.
+//!
+//! A copy may be given back before the log is trimmed: the pool file has the page then, and the log its lines still, until a header
+//! no longer names their groups. If that header cannot be written, a checkpoint writes them once more. So a page that was given
+//! back keeps its group.
 
 use std::ops::Range;
 
@@ -6,7 +10,15 @@ use crate::mapping::PAGE;
 
 const LEAF: usize = 512;
 
-/// For each private page the sequence of the last group with a line of it.
+/// Beside the sequence of a page: its copy was given back.
+const GIVEN: u64 = 1 << 63;
+
+/// Whether the process holds a copy of a page, by its word.
+fn is_private(word: u64) -> bool {
+    word != 0 && word & GIVEN == 0
+}
+
+/// For each page the sequence of the last group with a line of it, and whether it is private: the process has a copy of it.
 #[derive(Debug, Default)]
 pub(super) struct PageTable {
     leaves: Vec<Option<Box<[u64; LEAF]>>>,
@@ -25,14 +37,15 @@ impl PageTable {
             self.leaves.resize_with(leaf + 1, || None);
         }
         let slots = self.leaves[leaf].get_or_insert_with(|| Box::new([0; LEAF]));
-        self.count += u64::from(slots[slot] == 0);
+        self.count += u64::from(!is_private(slots[slot]));
         slots[slot] = sequence.max(1);
     }
 
-    /// The sequence of the last group with a line of the pages in `start..end`.
+    /// The sequence of the last group with a line of the pages in `start..end`, private or not.
     pub(super) fn newest(&self, start: u64, end: u64) -> u64 {
         let pages = (start / PAGE) as usize..end.div_ceil(PAGE) as usize;
-        let last = |page: usize| Some(self.leaves.get(page / LEAF)?.as_ref()?[page % LEAF]);
+        let last =
+            |page: usize| Some(self.leaves.get(page / LEAF)?.as_ref()?[page % LEAF] & !GIVEN);
         pages.filter_map(last).max().unwrap_or(0)
     }
 
@@ -41,8 +54,8 @@ impl PageTable {
         self.count
     }
 
-    /// Takes out up to `most` pages whose last group is before `sequence`, going round the region: runs
-    /// of them, start and end in bytes. Empty when a whole round finds none.
+    /// Takes up to `most` private pages whose last group is before `sequence`, which are private no more, going round the region:
+    /// runs of them, start and end in bytes. Empty when a whole round finds none.
     pub(super) fn take_before(&mut self, sequence: u64, most: u64) -> Vec<(u64, u64)> {
         let (mut runs, mut taken) = (Vec::new(), 0);
         for _ in 0..self.leaves.len() {
@@ -56,8 +69,8 @@ impl PageTable {
         runs
     }
 
-    /// Takes out the pages of `range`, of whole pages, whose last group is before `sequence`, and stops behind a piece in which it
-    /// has taken `most` of them: runs of them, and where it goes on.
+    /// Takes the private pages of `range`, of whole pages, whose last group is before `sequence`, and stops behind a piece in which
+    /// it has taken `most` of them: runs of them, and where it goes on.
     pub(super) fn take_within(
         &mut self,
         range: Range<u64>,
@@ -88,10 +101,10 @@ impl PageTable {
         };
         let mut taken = 0;
         for (slot, last) in slots.iter_mut().enumerate().take(chosen.end).skip(chosen.start) {
-            if *last == 0 || *last >= sequence {
+            if !is_private(*last) || *last >= sequence {
                 continue;
             }
-            *last = 0;
+            *last |= GIVEN;
             taken += 1;
             let start = (leaf * LEAF + slot) as u64 * PAGE;
             match runs.last_mut() {
@@ -102,11 +115,11 @@ impl PageTable {
         taken
     }
 
-    /// The pages of `start..end` are the file's again.
+    /// The pages of `start..end` are the file's again, and no line of them counts any more.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
         for page in (start / PAGE) as usize..(end / PAGE) as usize {
             if let Some(Some(slots)) = self.leaves.get_mut(page / LEAF) {
-                self.count -= u64::from(slots[page % LEAF] != 0);
+                self.count -= u64::from(is_private(slots[page % LEAF]));
                 slots[page % LEAF] = 0;
             }
         }
@@ -141,6 +154,21 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, expected);
         assert_eq!(table.count(), before - expected.len() as u64);
+    }
+
+    #[test]
+    fn a_page_that_was_given_back_keeps_its_group_until_it_is_forgotten() {
+        let mut table = PageTable::default();
+        [3, 4].into_iter().for_each(|page| table.touch(page * PAGE, 7 + page));
+        assert_eq!(table.take_within(0..8 * PAGE, 11, 100).0, [(3 * PAGE, 4 * PAGE)]);
+        assert_eq!((table.count(), table.newest(3 * PAGE, 4 * PAGE)), (1, 10));
+        assert!(table.take_within(0..8 * PAGE, 11, 100).0.is_empty());
+        // It is stored to again.
+        table.touch(3 * PAGE, 12);
+        assert_eq!((table.count(), table.newest(0, 8 * PAGE)), (2, 12));
+        assert_eq!(table.take_before(13, 100), [(3 * PAGE, 5 * PAGE)]);
+        table.forget(3 * PAGE, 5 * PAGE);
+        assert_eq!((table.count(), table.newest(0, 8 * PAGE)), (0, 0));
     }
 
     #[test]

@@ -345,8 +345,9 @@ impl Region {
     /// that is to survive refers to it. Other threads may free that space from then on, and write there. To be called before
     /// the lock is released.
     ///
-    /// In the `logged` domain the next fence does not say of the space what the thread wrote there beside the log: that may no
-    /// longer be so, and a replay would take the group for torn. Elsewhere nothing is done.
+    /// In the `logged` domain no fence says of the space what the thread wrote there beside the log: that may no longer be so, and a
+    /// replay would take the group for torn. The lines that it has flushed are fenced: another thread that finds them as it
+    /// wants them leaves them out. Elsewhere nothing is done.
     pub fn hand_over(&self) {
         if let Backend::Logged(logged) = &self.backend {
             logged.hand_over();

@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tembo_pmem::{BYPASS_MIN, DomainRequest, Error, HEADER_SIZE, Region, RegionOptions};
-use tembo_sim::SimDisk;
+use tembo_pmem::{
+    BYPASS_MIN, DomainRequest, Error, HEADER_SIZE, Region, RegionOptions, WholeObject,
+};
+use tembo_sim::{Chooser, Failure, Fault, Rest, SimDisk};
 
 const SIZE: u64 = 4 << 20;
 const PAGE: u64 = 4096;
@@ -13,6 +15,7 @@ const PAGE: u64 = 4096;
 const OBJECTS: u64 = 1 << 20;
 
 struct Fixture {
+    disk: SimDisk,
     path: PathBuf,
     options: RegionOptions,
     region: Region,
@@ -20,25 +23,37 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Fixture {
+        let disk = SimDisk::default();
         let options = RegionOptions {
             domain: DomainRequest::Logged,
             size_max: SIZE,
             log_size: 1 << 20,
-            disk: Arc::new(SimDisk::default()),
+            disk: Arc::new(disk.clone()),
             background: false,
             ..RegionOptions::default()
         };
         let path = PathBuf::from("/disk/pool");
         let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(())).unwrap();
-        Fixture { path, options, region }
+        Fixture { disk, path, options, region }
+    }
+
+    /// What other processes open when this one is killed, and when the power is lost.
+    fn ends(&self) -> [Fixture; 3] {
+        let snapshot = self.disk.snapshot();
+        let lost = |rest| snapshot.after_power_loss(Chooser::new(rest));
+        [snapshot.after_kill(), lost(Rest::Old), lost(Rest::New)].map(|disk| {
+            let options = RegionOptions { disk: Arc::new(disk.clone()), ..self.options.clone() };
+            let region = Region::open(&self.path, &options).unwrap();
+            Fixture { disk, path: self.path.clone(), options, region }
+        })
     }
 
     /// The process ends without a clean stop, and another opens the pool.
     fn reopen(self) -> Fixture {
-        let Fixture { path, options, region } = self;
+        let Fixture { disk, path, options, region } = self;
         drop(region);
         let region = Region::open(&path, &options).unwrap();
-        Fixture { path, options, region }
+        Fixture { disk, path, options, region }
     }
 
     fn put(&self, index: u64, value: u64) {
@@ -86,6 +101,109 @@ fn space_that_was_given_up_is_written_again_before_the_fence() {
         assert_eq!(pool.get(0), 7, "what was synced, beside {len} bytes");
         assert_eq!(pool.bytes(OBJECTS, len as usize), second);
     }
+}
+
+/// What space held before it was freed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Before {
+    /// The pool file has it.
+    InFile,
+    /// Groups have it that no checkpoint has applied, so that a record waits before it overwrites the space.
+    InLog,
+}
+
+/// A pool in which space of 64 KiB is free that held something.
+fn pool_with_free_space(before: Before) -> Fixture {
+    let pool = Fixture::new();
+    for page in 0..BYPASS_MIN / PAGE {
+        // By itself each goes through the log.
+        pool.write(OBJECTS + page * PAGE, &[0xaa; PAGE as usize], PAGE);
+        pool.region.fence("test.before");
+    }
+    pool.put(1, 1);
+    pool.region.sync().unwrap();
+    if before == Before::InFile {
+        pool.region.checkpoint().unwrap();
+    }
+    pool.put(1, 2);
+    pool.region.frees().note(OBJECTS, BYPASS_MIN);
+    pool.put(1, 3);
+    pool.region.sync().unwrap();
+    pool
+}
+
+/// The thread that has the space next leaves out lines that are as it wants them: so they are there after the next sync.
+#[track_caller]
+fn is_what_it_seems(pool: &Fixture, before: Before) {
+    let seen = pool.bytes(OBJECTS, BYPASS_MIN as usize);
+    pool.put(0, 7);
+    pool.region.sync().unwrap();
+    for (end, after) in ["killed", "power lost", "nothing lost"].into_iter().zip(pool.ends()) {
+        assert_eq!(after.get(0), 7, "{before:?}, {end}");
+        let found = after.bytes(OBJECTS, BYPASS_MIN as usize);
+        let differs = found.iter().zip(&seen).position(|(found, seen)| found != seen);
+        assert_eq!(differs.map(|at| (at, found[at], seen[at])), None, "{before:?}, {end}");
+    }
+}
+
+#[test]
+fn space_whose_record_was_given_up_holds_what_it_seems_to_hold() {
+    for before in [Before::InFile, Before::InLog] {
+        let pool = pool_with_free_space(before);
+        pool.write(OBJECTS, &[0; BYPASS_MIN as usize], BYPASS_MIN);
+        pool.region.frees().note_unused(OBJECTS, BYPASS_MIN);
+        assert_eq!(pool.bytes(OBJECTS, 8), [0; 8]);
+        is_what_it_seems(&pool, before);
+        // Handed over by a thread that fences nothing.
+        let pool = pool_with_free_space(before);
+        pool.write(OBJECTS, &[0; BYPASS_MIN as usize], BYPASS_MIN);
+        pool.region.hand_over();
+        is_what_it_seems(&pool, before);
+    }
+}
+
+#[test]
+fn objects_that_were_written_together_and_given_up_are_what_they_seem_to_be() {
+    let pool = pool_with_free_space(Before::InFile);
+    let zeroes = [0; BYPASS_MIN as usize];
+    {
+        let _section = pool.region.reserve(2).unwrap();
+        let object = WholeObject { offset: OBJECTS, bytes: &zeroes };
+        assert_eq!(pool.region.write_together(&[object]).unwrap(), [true]);
+    }
+    pool.region.frees().note_unused(OBJECTS, BYPASS_MIN);
+    is_what_it_seems(&pool, Before::InFile);
+}
+
+#[test]
+fn space_of_which_a_write_has_failed_half_way_holds_what_it_seems_to_hold() {
+    for before in [Before::InFile, Before::InLog] {
+        let pool = pool_with_free_space(before);
+        pool.disk.fail(Fault::once(Failure::Full, "pool.bypass_write", 1));
+        let section = pool.region.reserve(pool.region.write_lines(OBJECTS, BYPASS_MIN)).unwrap();
+        let zeroes: &[u8] = &[0; BYPASS_MIN as usize];
+        let refused = pool.region.write_object("test.full", OBJECTS, &[zeroes], BYPASS_MIN);
+        assert!(matches!(refused, Err(Error::DiskFull { .. })));
+        drop(section);
+        pool.disk.heal();
+        pool.region.frees().note_unused(OBJECTS, BYPASS_MIN);
+        is_what_it_seems(&pool, before);
+    }
+}
+
+/// Lines that a thread has flushed and given up are no other thread's to flush, which finds them as it wants them.
+#[test]
+fn lines_that_were_handed_over_are_in_the_log() {
+    let pool = pool_with_free_space(Before::InFile);
+    std::thread::scope(|scope| {
+        let hand_over = || {
+            pool.write(OBJECTS, &[0; 64], 64);
+            pool.region.frees().note_unused(OBJECTS, 64);
+            pool.region.hand_over();
+        };
+        scope.spawn(hand_over).join().unwrap();
+    });
+    is_what_it_seems(&pool, Before::InFile);
 }
 
 #[test]

@@ -18,8 +18,8 @@ const OBJECTS: u64 = 1 << 20;
 
 /// What the next write beside the log meets.
 enum Meddling {
-    /// It says when a large record was written, and waits for the answer.
-    Stop(Sender<()>, Receiver<()>),
+    /// It says when it was written by this step, and waits for the answer.
+    Stop(&'static str, Sender<()>, Receiver<()>),
     /// What a fence writes there fails, and leaves other bytes.
     Spoil,
 }
@@ -29,7 +29,7 @@ type Plan = Mutex<Option<Meddling>>;
 impl Meddler for Plan {
     fn write(&self, file: &dyn DiskFile, step: &'static str, bytes: &[u8], offset: u64) -> Done {
         let is_now = |planned: &mut Meddling| match planned {
-            Meddling::Stop(..) => step == "pool.bypass_write",
+            Meddling::Stop(stopped, ..) => step == *stopped,
             Meddling::Spoil => step == "pool.run_write",
         };
         let planned = self.lock().unwrap().take_if(is_now);
@@ -38,7 +38,7 @@ impl Meddler for Plan {
             return Err(io::Error::other("a disk that leaves other bytes"));
         }
         file.write_at(step, bytes, offset)?;
-        if let Some(Meddling::Stop(written, go_on)) = planned {
+        if let Some(Meddling::Stop(_, written, go_on)) = planned {
             written.send(()).unwrap();
             go_on.recv().unwrap();
         }
@@ -99,7 +99,7 @@ fn nothing_comes_over_it(before: Before) {
     region.frees().note_unused(OBJECTS, 4096);
     let (written, is_written) = channel();
     let (go_on, goes_on) = channel();
-    *plan.lock().unwrap() = Some(Meddling::Stop(written, goes_on));
+    *plan.lock().unwrap() = Some(Meddling::Stop("pool.bypass_write", written, goes_on));
     std::thread::scope(|scope| {
         // The other one has the space now.
         scope.spawn(|| {
@@ -122,6 +122,53 @@ fn nothing_comes_over_it(before: Before) {
 
     let options = RegionOptions { disk: Arc::new(OsDisk), ..options };
     let region = Region::open(&left, &options).unwrap();
+    let found = region.media_bytes(OBJECTS, BYPASS_MIN).unwrap().to_vec();
+    assert!(found == large, "what was synced is there");
+    drop(region);
+    all.iter().for_each(|path| drop(std::fs::remove_file(path)));
+}
+
+/// A thread fences a line that it has given up while the pages of another one's fence are being written beside the log: what is
+/// written there later may not be overwritten by it.
+#[test]
+fn a_line_that_is_fenced_while_a_fence_writes_there_is_not_forgotten() {
+    let path = std::env::temp_dir().join(format!("tembo-fenced-{}", std::process::id()));
+    let plan = Arc::<Plan>::default();
+    // Less memory than the pool has, so that few pages of a fence are enough to be written beside the log.
+    let options = RegionOptions { memory: Some(1 << 20), ..options(&plan) };
+    let all = [path.clone(), log(&path)];
+    all.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    let region = Region::create(&path, 4 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
+    write(&region, &[1; 100]);
+    region.frees().note_unused(OBJECTS, 4096);
+    let (written, is_written) = channel();
+    let (go_on, goes_on) = channel();
+    *plan.lock().unwrap() = Some(Meddling::Stop("pool.run_write", written, goes_on));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            write(&region, &[2; 4 * 4096]);
+            region.fence("test.fence");
+            region.sync().unwrap();
+        });
+        is_written.recv().unwrap();
+        region.fence("test.fence");
+        region.sync().unwrap();
+        go_on.send(()).unwrap();
+    });
+    // It is free by a durable group, and what its extent says is vouched for.
+    for value in 1..3 {
+        let _section = region.reserve(1).unwrap();
+        region.store(&region.words(OBJECTS / 2, 1).unwrap()[0], value);
+        region.flush("test.other", OBJECTS / 2, 8);
+        region.fence("test.fence");
+        region.sync().unwrap();
+        region.frees().note(OBJECTS, 4 * 4096);
+    }
+    let large = vec![3; BYPASS_MIN as usize];
+    write(&region, &large);
+    region.fence("test.fence");
+    region.sync().unwrap();
+    region.checkpoint().unwrap();
     let found = region.media_bytes(OBJECTS, BYPASS_MIN).unwrap().to_vec();
     assert!(found == large, "what was synced is there");
     drop(region);

@@ -76,14 +76,51 @@ impl RedoLog {
                 (overwriting, Some(work))
             }
         };
+        let has_waited = work.is_some();
         let failed_syncs = self.pool.failed();
         let written = self.write_parts(offset, len, parts);
-        let checksum = written.map_err(|e| Error::io("write", &self.pool_path, e))?;
-        self.show(offset, offset + len).map_err(|e| Error::io("refresh", &self.pool_path, e))?;
+        let written = written.map_err(|e| Error::io("write", &self.pool_path, e));
+        // Also what failed: a part of it may be there.
+        let shown = if written.is_ok() { self.show(range.0, range.1) } else { self.refresh(range) };
+        let shown = shown.map_err(|e| Error::io("refresh", &self.pool_path, e));
+        let checksum = written.and_then(|checksum| shown.map(|()| checksum));
+        self.note_unnamed(failed_syncs, has_waited && checksum.is_err());
         drop(work);
         drop(overwriting);
-        let extent = Extent { offset, len, checksum: Some(checksum) };
+        let extent = Extent { offset, len, checksum: Some(checksum?) };
         book.with(|note| note.add_extent(WrittenExtent { extent, failed_syncs }));
+        if has_waited {
+            // Older lines of the range may be in the log, which a replay would bring over it if the extent were given up before the
+            // next fence.
+            self.append(book);
+        }
+        Ok(())
+    }
+
+    /// Something was written to the pool file, or a part of it, that no group names yet. The space may be given up before one does,
+    /// and another thread leave out what is there already: so the next sync is one of the pool file too. If groups have lines of it,
+    /// `is_voided`, a replay would bring them over it; then a checkpoint comes before the next sync.
+    ///
+    /// ORDER: what lines are compared with in free space is on the disk before a sync acknowledges that they were left out.
+    pub(super) fn note_unnamed(&self, failed_syncs: u64, is_voided: bool) {
+        let mut state = self.lock();
+        state.beside.wrote_unnamed(failed_syncs);
+        if is_voided {
+            self.stale.fetch_max(state.end.sequence, Ordering::AcqRel);
+        }
+    }
+
+    /// Brings what groups say of places that were overwritten in vain out of the log, if there is something.
+    pub(super) fn forget_stale(&self) -> Result<(), Error> {
+        let stale = self.stale.load(Ordering::Acquire);
+        if stale == 0 {
+            return Ok(());
+        }
+        if self.lock().start_sequence < stale {
+            self.checkpoint()?;
+        }
+        // Another write may have failed meanwhile.
+        let _ = self.stale.compare_exchange(stale, 0, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
 
@@ -194,6 +231,21 @@ impl RedoLog {
         Ok(())
     }
 
+    /// Lets the mapping have what the pool file has after a write that failed, of which a part may be there: a copy would have the
+    /// older bytes.
+    pub(super) fn refresh(&self, (start, end): (u64, u64)) -> io::Result<()> {
+        if !self.mapping.holds(start, end - start) {
+            return Ok(());
+        }
+        if self.pool_is_simulated() {
+            let mut bytes = vec![0; (end - start) as usize];
+            self.pool.read_at(&mut bytes, start)?;
+            // SAFETY: the range is mapped, was checked above; it is the region's.
+            unsafe { racy::write(bytes.as_ptr(), self.mapping.base().at(start), bytes.len()) };
+        }
+        self.show(start, end)
+    }
+
     /// Writes the whole pages of some rooms into the pool file, and takes their lines, which are sorted, out of
     /// `lines`. What cannot be written there stays.
     pub(super) fn write_runs(
@@ -208,7 +260,9 @@ impl RedoLog {
         }
         let bytes: u64 = runs.iter().map(|run| run.end - run.start).sum();
         let mut free = Vec::new();
-        {
+        // Until they are shown: a line that another thread has given up there, and fences meanwhile, must not be forgotten with the
+        // page's older ones.
+        let overwriting: Vec<Overwriting<'_>> = {
             let mut state = self.lock();
             if bytes < self.runs_min(RUNS_MIN_IN_MEMORY)
                 && extents.is_empty()
@@ -217,9 +271,8 @@ impl RedoLog {
                 return;
             }
             runs.iter().for_each(|run| state.free_parts(run, &mut free));
-            // Before the first of them is written: what fails may have been written in part.
-            free.iter().for_each(|(start, end)| state.hot.forget(*start, *end));
-        }
+            free.iter().map(|range| Overwriting::begin(self, &mut state, *range)).collect()
+        };
         let before = extents.len();
         for (start, end) in free {
             let mut at = start;
@@ -230,6 +283,8 @@ impl RedoLog {
                 at += piece;
             }
         }
+        // What failed goes through the log, and with this fence.
+        drop(overwriting);
         let mut written = extents[before..].iter().map(|written| written.extent).peekable();
         lines.retain(|line| {
             while written.next_if(|extent| extent.end() <= *line).is_some() {}

@@ -21,6 +21,7 @@ impl RedoLog {
     /// All groups appended before the call are as durable as the policy promises. Threads that
     /// come together share one write and one `fdatasync`, or one call that does both; without new groups nothing is done.
     pub(crate) fn sync(&self) -> Result<(), Error> {
+        self.forget_stale()?;
         match self.policy {
             // ORDER: the groups are durable before the caller acknowledges anything of them.
             SyncPolicy::Always => self.make_durable("log.sync"),

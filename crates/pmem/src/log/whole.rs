@@ -83,9 +83,14 @@ impl RedoLog {
     /// Writes a run; whether that was done. Durable with the group of the thread's next fence. If it was not, the content of
     /// the range is undefined: it may be written in another way, which meets the failure again.
     pub(crate) fn write_whole(&self, book: &NoteBook, run: &WholeRun<'_, '_>) -> bool {
-        let Some(written) = self.write_extent(run.offset, run.len, &run.parts) else {
-            return false;
-        };
+        let failed_syncs = self.pool.failed();
+        let written = self.write_extent(run.offset, run.len, &run.parts);
+        if written.is_none() {
+            // A part of it may be there. Where it cannot be shown either, what writes it in another way stores all of it.
+            let _ = self.refresh((run.offset, run.offset + run.len));
+        }
+        self.note_unnamed(failed_syncs, false);
+        let Some(written) = written else { return false };
         book.with(|note| note.add_extent(written));
         true
     }

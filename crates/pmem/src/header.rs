@@ -78,6 +78,11 @@ impl<T: Slot> Slots<T> {
         &self.value
     }
 
+    /// The path of that file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The file that the header stands in.
     pub(crate) fn file(&self) -> &Arc<dyn DiskFile> {
         &self.file

@@ -75,7 +75,7 @@ use crate::{Error, Observer, SyncPolicy};
 
 use beside::Beside;
 pub(crate) use bypass::RUNS_MIN;
-pub(crate) use generation::{Old, Source, adopt, confirm, load};
+pub(crate) use generation::{Old, Source, adopt, confirm, load, vouch};
 use group::Place;
 use hot_pages::HotPages;
 use pages::PageTable;

@@ -316,12 +316,24 @@ fn an_opening_that_is_refused_changes_nothing() {
         assert!(matches!(refused, Err(Error::NotAPool { .. })));
         assert!(contents(&after) == before);
     }
-    // No room for a larger log: the unfinished file of one does not stay.
+}
+
+#[test]
+fn an_opening_that_has_no_room_for_a_larger_log_serves_with_the_one_that_is_there() {
+    let disk = SimDisk::default();
+    let region = create(&disk, SyncPolicy::Always).unwrap();
+    let mut history = History::new(&region);
+    work(&region, &mut history, &mut Random::new(3), 20).unwrap();
+    history.sync(&region).unwrap();
+    let capacity = region.report().log_capacity;
+    drop(region);
     let after = killed(&disk);
     after.fail(Fault::once(Failure::Full, "log.allocate", 1));
     let larger = RegionOptions { log_size: 1 << 20, ..options(&after, SyncPolicy::Always) };
-    assert!(matches!(Region::open(&path(), &larger), Err(Error::DiskFull { .. })));
-    assert_eq!(contents(&after)[1..3], [contents(&disk)[1].clone(), None]);
+    let region = Region::open(&path(), &larger).unwrap();
+    assert_eq!(region.report().log_capacity, capacity);
+    history.check(&image(&region), "with the log that is there");
+    assert_eq!(after.content(Path::new("/disk/pool.log.new")), None, "an unfinished log stays");
 }
 
 #[test]

@@ -12,8 +12,8 @@ use super::ring::{CAPACITY_MIN, PIECE, Ring, capacity, limit};
 use super::voids::Voids;
 use crate::disk::WatchedFile;
 use crate::format::{
-    FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_MUST, LOG_VERSION,
-    LogHeader, MediaHeader, split,
+    BLOCK, FLAG_CLEAN, FLAG_EMULATED, FLAG_LOG_NEEDED, LOG_HEADER_SIZE, LOG_MAGIC, LOG_MUST,
+    LOG_VERSION, LogHeader, MediaHeader, split,
 };
 use crate::header::{Slots, check_features};
 use crate::pool_file::with_suffix;
@@ -21,6 +21,9 @@ use crate::{Disk, DiskFile, Error, LINE};
 
 /// A ring with fewer free bytes is not gone on with.
 const RESUME_ROOM: u64 = 64 << 10;
+/// As much where the disk has no room for another: the group of the opening, and zeroes to the end of a block. A checkpoint frees the
+/// rest.
+const RESUME_ROOM_MIN: u64 = 2 * BLOCK;
 /// A ring that is not extended any more, and is smaller than one part in so many of what it may be, is not gone on with.
 const SMALL_SHARE: u64 = 4;
 
@@ -142,13 +145,7 @@ pub(crate) fn adopt(
     confirm(pool, &old)?;
     let path = with_suffix(source.pool_path, ".log");
     let adopted = match old.replay {
-        Some(mut replay) => {
-            let at = (path.as_path(), pool.get().size.get());
-            match old.found.and_then(|found| resume(source, at, found, &mut replay)) {
-                Some(adopted) => adopted,
-                None => create(source, pool.get(), &path, Some(&replay))?,
-            }
-        }
+        Some(mut replay) => go_on(source, pool.get(), &path, (old.found, &mut replay))?,
         None => recycle(source, pool.get(), &path, old.found)?,
     };
     let generation = adopted.header.get().generation.get();
@@ -164,34 +161,109 @@ pub(crate) fn adopt(
     Ok(adopted)
 }
 
-/// Goes on in the ring of a log that was replayed, behind its last group. `None` where there is too
-/// little room, or it cannot be written: then a log elsewhere may do.
+/// How a ring that was replayed serves for what comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// As one that would be made.
+    Good,
+    /// It is small, or nearly full.
+    Poor,
+    /// It cannot be gone on with.
+    None,
+}
+
+impl Fit {
+    fn of(source: &Source<'_>, pool_size: u64, found: &Found, replay: &Replay) -> Fit {
+        let size = found.ring.capacity();
+        let wanted = limit(source.log_size, pool_size, source.memory);
+        let free = size - replay.bytes;
+        let can_extend = replay.end.position < size && size < wanted;
+        let is_small = size < initial(source) || (!can_extend && size < wanted / SMALL_SHARE);
+        if found.header.get().is_old() {
+            Fit::None
+        } else if !is_small && (can_extend || free >= RESUME_ROOM.min(size / 4)) {
+            Fit::Good
+        } else if free >= RESUME_ROOM_MIN {
+            Fit::Poor
+        } else {
+            Fit::None
+        }
+    }
+}
+
+/// Goes on with a log that was replayed: in its ring, or in a new log where the ring is too small or too full, or cannot be written.
+/// A disk without room for a new one leaves the ring that is there, if that can be gone on with at all.
+fn go_on(
+    source: &Source<'_>,
+    pool: &MediaHeader,
+    path: &Path,
+    (found, replay): (Option<Found>, &mut Replay),
+) -> Result<Adopted, Error> {
+    let Some(found) = found else {
+        return create(source, pool, path, Some(replay));
+    };
+    let fit = Fit::of(source, pool.size.get(), &found, replay);
+    if fit == Fit::Good {
+        return match resume(source, path, found, replay) {
+            Some(adopted) => Ok(adopted),
+            None => create(source, pool, path, Some(replay)),
+        };
+    }
+    match create(source, pool, path, Some(replay)) {
+        // Another size has to wait for room.
+        Err(full @ Error::DiskFull { .. }) if fit == Fit::Poor => {
+            resume(source, path, found, replay).ok_or(full)
+        }
+        made => made,
+    }
+}
+
+impl Found {
+    /// Makes what was replayed durable as it was found, under the next generation's number.
+    ///
+    /// A sync that failed may have left groups that no group calls durable in the system's memory alone: a sync would not write them,
+    /// they have to be written once more. Where they are: until the header is durable, an older one may count, and name all that lies
+    /// elsewhere.
+    fn settle(&mut self, replay: &Replay) -> Result<(), Error> {
+        let write = |bytes: &[u8], position| self.ring.write("log.resume_write", bytes, position);
+        replay.unsettled(write).map_err(|e| Error::io("write", self.header.path(), e))?;
+        // ORDER: what was read is durable, with the header, before anything is built on it.
+        self.header.update("log.resume_next_write", "log.resume_next_sync", |header| {
+            header.previous = header.generation;
+            header.generation.set(header.previous.get() + 1);
+        })
+    }
+}
+
+/// Has the log say durably that all which was replayed is durable: before the pool file gets lines of it by another way than a
+/// checkpoint, of an opening that may be cut off then, and that does without a log.
+pub(crate) fn vouch(old: &mut Old) -> Result<(), Error> {
+    let (Some(found), Some(replay)) = (&mut old.found, &old.replay) else {
+        return Ok(());
+    };
+    // ORDER: the log is durable before a line of it reaches the pool file: else a crash could keep the line and lose the group.
+    found.settle(replay)?;
+    if !found.header.get().checks_extents() {
+        return Ok(());
+    }
+    // ORDER: a durable header vouches for extents before lines lie over them, whose checksums fail then; and not before the groups are
+    // durable for which it does.
+    found.header.update("open.vouch_write", "open.vouch_sync", |header| {
+        header.synced_through.set(replay.end.sequence - 1);
+    })
+}
+
+/// Goes on in the ring of a log that was replayed, behind its last group. `None` where it cannot be written: then a log
+/// elsewhere may do.
 fn resume(
     source: &Source<'_>,
-    (path, pool_size): (&Path, u64),
-    found: Found,
+    path: &Path,
+    mut found: Found,
     replay: &mut Replay,
 ) -> Option<Adopted> {
-    let Found { mut header, ring } = found;
-    let (size, wanted) = (ring.capacity(), limit(source.log_size, pool_size, source.memory));
-    let free = size - replay.bytes;
-    let can_extend = replay.end.position < size && size < wanted;
-    let is_small = size < initial(source) || (!can_extend && size < wanted / SMALL_SHARE);
-    if header.get().is_old() || is_small || (!can_extend && free < RESUME_ROOM.min(size / 4)) {
-        return None;
-    }
-    let salt = header.get().salt.get();
-    let settled = replay.end;
-    // A sync that failed may have left groups that no group calls durable in the system's memory
-    // alone: a sync would not write them, they have to be written once more. Where they are: until
-    // the header is durable, an older one may count, and name all that lies elsewhere.
-    replay.unsettled(|bytes, position| ring.write("log.resume_write", bytes, position)).ok()?;
-    // ORDER: what was read is durable, with the header, before anything is built on it.
-    let next = |header: &mut LogHeader| {
-        header.previous = header.generation;
-        header.generation.set(header.previous.get() + 1);
-    };
-    header.update("log.resume_next_write", "log.resume_next_sync", next).ok()?;
+    found.settle(replay).ok()?;
+    let Found { header, ring } = found;
+    let (salt, settled) = (header.get().salt.get(), replay.end);
     let mut opening = Vec::new();
     let number = [source.disk.entropy(), source.disk.entropy()];
     let end = encode_opening(&mut opening, (salt, replay.synced_through), settled, number);

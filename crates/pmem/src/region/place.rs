@@ -115,12 +115,14 @@ impl Place<'_> {
         &self,
         choice: &Choice,
         slots: &mut Slots<MediaHeader>,
-        old: log::Old,
+        mut old: log::Old,
     ) -> Result<Backend, Error> {
         let backend = choice.backend(self.options)?;
         self.file.fill_holes(self.size).map_err(|e| self.io("give blocks to", e))?;
         if old.replay.is_some() {
             log::confirm(slots, &old)?;
+            // ORDER: before a line of the log reaches the file, the log is durable, and vouches for what the lines may lie over.
+            log::vouch(&mut old)?;
         }
         if let Some(replay) = &old.replay {
             let mut runs = Runs::new(self.file.as_ref(), "open.replay_write");

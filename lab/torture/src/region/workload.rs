@@ -341,7 +341,7 @@ fn extensions() -> Vec<Workload> {
 
 /// From one domain to the other and back.
 fn domains() -> Vec<Workload> {
-    use Op::{Close, Emulate, Group, Kill, Log, Record, Sync};
+    use Op::{Close, Emulate, Group, Kill, Log, Objects, Record, Sync, Unlink};
     let mapped = |name, start, ops: &[Op]| Workload {
         mapped: true,
         is_deep: true,
@@ -354,6 +354,13 @@ fn domains() -> Vec<Workload> {
             ..mapped("create-emulated", Start::Nothing, &[Group(2), Close])
         },
         mapped("emulate", Start::Killed, &[Group(3), Sync, Emulate, Group(2), Close, Group(1)]),
+        // What the log's file has when it dies was never synced.
+        Workload {
+            policy: SyncPolicy::Os,
+            ..mapped("emulate-unsynced", Start::Killed, &[Group(9), Sync, Group(9), Emulate])
+        },
+        // Lines over an extent of the same sync.
+        mapped("emulate-over", Start::Closed, &[Objects, Unlink, Objects, Sync, Emulate]),
         mapped("log-again", Start::Killed, &[Emulate, Group(3), Log, Group(2), Sync, Kill]),
         mapped("log-closed", Start::Closed, &[Emulate, Group(3), Close, Log, Group(2), Sync]),
     ]

@@ -51,6 +51,11 @@ impl Note {
         self.extents.push(written);
     }
 
+    /// Whether the thread's next call finds it again. Of a thread that is being torn down it does not.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.number != 0
+    }
+
     /// Whether something was written beside the log since the last fence.
     pub(crate) fn has_extents(&self) -> bool {
         !self.extents.is_empty()
@@ -184,7 +189,7 @@ impl NoteBook {
     }
 
     /// Works on the calling thread's notes. `work` must not come back here. A thread that is being
-    /// torn down has no notes left: what it does starts from none.
+    /// torn down has no notes left: what it does starts from none, and is forgotten. It gets no room in the log.
     #[inline]
     pub(crate) fn with<R: Default>(&self, work: impl FnOnce(&mut Note) -> R) -> R {
         let mut work = Some(work);

@@ -399,7 +399,8 @@ impl Region {
     /// for the checkpointer where there is none.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`], [`Error::Forked`]; nothing has changed then.
+    /// [`Error::TooLarge`], [`Error::Poisoned`], [`Error::DiskFull`], [`Error::Forked`]; in the `logged` domain [`Error::Unsupported`], to a
+    /// thread whose thread-local values are being dropped; nothing has changed then.
     #[inline(always)]
     pub fn reserve(&self, lines: u64) -> Result<Section<'_>, Error> {
         let is_own = self.file.is_none() || self.process.is_current();

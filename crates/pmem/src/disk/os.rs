@@ -244,8 +244,9 @@ impl DiskFile for OsFile {
             match retry_on_intr(write) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => done += written,
-                // There are file systems that open such a file and refuse each write, and systems without the flag.
-                Err(Errno::INVAL | Errno::OPNOTSUPP) => break,
+                // There are file systems that open such a file and refuse each write, systems without the flag or the call, and
+                // filters of calls that refuse what they do not know. What is refused for another reason is so below.
+                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => break,
                 Err(error) => return Err(error.into()),
             }
         }

@@ -12,8 +12,8 @@ use std::sync::MutexGuard;
 
 use super::ring::{PIECE, limit};
 use super::{Checkpoint, RedoLog, State};
-use crate::DiskFile;
 use crate::format::{BLOCK, LOG_HEADER_SIZE};
+use crate::{DiskFile, Error};
 
 /// Bytes of zeroes before the groups: as many as half of what was written, within these limits.
 const ZEROES_MIN: u64 = 256 << 10;
@@ -89,10 +89,15 @@ impl RedoLog {
         let synced = file.sync("log.extend_sync");
         synced.map_err(|error| Refused::Lost(format!("log.extend_sync: {error}")))?;
         // ORDER: the header is durable before a group lies where only it would find it.
+        let failed = file.failed();
         let updated = work.header.update("log.extend_write", "log.extend_header_sync", |header| {
             header.capacity.set(to);
         });
-        updated.map_err(|error| Refused::Lost(error.to_string()))?;
+        updated.map_err(|error| match error {
+            // It was not written, so that no sync is in doubt: the older header counts, and the smaller ring.
+            Error::DiskFull { .. } if file.failed() == failed => Refused::Room,
+            error => Refused::Lost(error.to_string()),
+        })?;
         self.ring.extend(to);
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::{RedoLog, State};
 use crate::Error;
+use crate::format::BLOCK;
 use crate::notes::NoteBook;
 
 /// Bytes of the log that a flushed line may cost: each line in a group of its own.
@@ -14,6 +15,8 @@ const LINE_COST: u64 = 192;
 const BASE_COST: u64 = 256;
 /// Lines noted and not fenced beyond which a reservation fences them.
 const NOTED_MAX: usize = 4096;
+/// Why a thread that ends is refused: what it flushes would be noted nowhere, and a sync would acknowledge what no group has.
+const ENDING: &str = "this thread is ending, and what it changes would be lost: make its changes before its thread-local values are dropped";
 /// An operation may have one part in this many of the ring.
 const SHARE: u64 = 4;
 
@@ -28,7 +31,12 @@ fn cost_noted(noted: usize) -> u64 {
 impl RedoLog {
     /// Makes room for an operation of `lines` lines beside what the thread has noted already.
     pub(crate) fn reserve(&self, book: &NoteBook, lines: u64) -> Result<(), Error> {
-        let (mut noted, depth) = book.with(|note| (note.noted(), note.depth));
+        let (mut noted, depth, is_kept) =
+            book.with(|note| (note.noted(), note.depth, note.is_kept()));
+        if !is_kept {
+            return Err(Error::Unsupported { path: self.pool_path.clone(), what: ENDING });
+        }
+        let mut may_extend = true;
         let may_fence = depth == 0;
         if noted > NOTED_MAX && may_fence {
             self.append(book);
@@ -43,7 +51,7 @@ impl RedoLog {
         }
         loop {
             self.check(&state)?;
-            if !self.grants(&mut state, lines)? {
+            if !self.grants(&mut state, lines, &mut may_extend)? {
                 state = self.make_room(state);
                 continue;
             }
@@ -97,8 +105,9 @@ impl RedoLog {
         }
     }
 
-    /// Whether the ring is large enough for an operation of so many lines, or has to be extended for it.
-    fn grants(&self, state: &mut State, lines: u64) -> Result<bool, Error> {
+    /// Whether the ring is large enough for an operation of so many lines, or has to be extended for it. An extension that found no
+    /// room is tried once more, as long as `may_extend`.
+    fn grants(&self, state: &mut State, lines: u64, may_extend: &mut bool) -> Result<bool, Error> {
         let lines_max = |capacity: u64| (capacity / SHARE).saturating_sub(BASE_COST) / LINE_COST;
         if lines <= lines_max(self.ring.capacity()) {
             return Ok(true);
@@ -107,15 +116,22 @@ impl RedoLog {
         if lines > lines_max {
             return Err(Error::TooLarge { lines, lines_max });
         }
-        if state.can_extend {
-            state.wanted_capacity = state.wanted_capacity.max(cost(lines).saturating_mul(SHARE));
-            return Ok(false);
-        }
         // It was to be extended, and there was no room. What is there may do.
-        match cost(lines) <= self.ring.capacity() / 2 {
-            true => Ok(true),
-            false => Err(Error::DiskFull { path: self.path.clone() }),
+        if !state.can_extend && cost(lines) <= self.ring.capacity() / 2 {
+            return Ok(true);
         }
+        if !(state.can_extend || std::mem::take(may_extend) && self.can_extend_again(state)) {
+            return Err(Error::DiskFull { path: self.path.clone() });
+        }
+        state.can_extend = true;
+        state.wanted_capacity = state.wanted_capacity.max(cost(lines).saturating_mul(SHARE));
+        Ok(false)
+    }
+
+    /// Whether a ring that could not be extended can be by now: it has not gone round, nor will it by what threads have reserved.
+    fn can_extend_again(&self, state: &State) -> bool {
+        let capacity = self.ring.capacity();
+        capacity < self.log_size && state.end.position + state.held + BLOCK <= capacity
     }
 
     /// Lets the ring be extended, or a checkpoint free room, and waits until something has changed.

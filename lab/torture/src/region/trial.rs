@@ -17,6 +17,7 @@ const FULL: &[&str] = &[
     "pool.run_write",
     "log.allocate",
     "log.extend_allocate",
+    "log.extend_write",
     "grow.allocate",
 ];
 

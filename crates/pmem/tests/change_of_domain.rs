@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tembo_pmem::{BYPASS_MIN, DiskFile, DomainRequest, Error, Region, RegionOptions};
+use tembo_pmem::{
+    BYPASS_MIN, DiskFile, DomainRequest, Error, HEADER_SIZE, Region, RegionOptions, SyncPolicy,
+};
+use tembo_sim::{Chooser, Rest, SimDisk};
 
 #[path = "driver/meddled.rs"]
 mod meddled;
@@ -81,4 +84,56 @@ fn what_was_synced_outlasts_an_opening_without_a_log_that_fails() {
     is_there(&Region::open(&path, &flushed).unwrap());
     is_there(&Region::open(&path, &logged).unwrap());
     files.iter().for_each(|path| drop(std::fs::remove_file(path)));
+}
+
+/// A process was killed when its last group was in the system's memory alone. The group is durable before a line of it reaches the
+/// pool file.
+#[test]
+fn a_power_loss_in_an_opening_without_a_log_leaves_groups_whole() {
+    let path = Path::new("/disk/pool");
+    let options = |disk: &SimDisk, domain| RegionOptions {
+        domain,
+        sync: SyncPolicy::Os,
+        size_max: SIZE,
+        log_size: 1 << 20,
+        disk: Arc::new(disk.clone()),
+        background: false,
+        ..RegionOptions::default()
+    };
+    let places = [HEADER_SIZE, LINK];
+    let disk = SimDisk::mapped();
+    let logged = options(&disk, DomainRequest::Logged);
+    let region = Region::create(path, SIZE, &logged, |_| Ok::<(), Error>(())).unwrap();
+    for value in 1..3 {
+        let _section = region.reserve(2).unwrap();
+        for at in places {
+            region.store(&region.words(at, 1).unwrap()[0], value);
+            region.flush("test.word", at, 8);
+        }
+        region.fence("test.fence");
+        if value == 1 {
+            region.checkpoint().unwrap();
+        }
+    }
+    region.sync().unwrap();
+    drop(region);
+    disk.record();
+    drop(Region::open(path, &options(&disk, DomainRequest::Flush)).unwrap());
+    let mut seen = [0, 0];
+    for point in disk.points() {
+        let mut look = |rest| {
+            let disk = point.snapshot.after_power_loss(Chooser::new(rest));
+            let region = Region::open(path, &options(&disk, DomainRequest::Logged)).unwrap();
+            let found = places.map(|at| region.words(at, 1).unwrap()[0].load());
+            assert!(found == [1, 1] || found == [2, 2], "before {}: {found:?}", point.step);
+            seen[found[0] as usize - 1] += 1;
+            disk.decisions()
+        };
+        look(Rest::Old);
+        for decision in look(Rest::New) {
+            look(Rest::NewBut(decision.site));
+            look(Rest::OldBut(decision.site));
+        }
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
 }

@@ -60,7 +60,7 @@ impl Logged {
     }
 
     pub(crate) fn write_out(&self) -> Result<(), Error> {
-        self.log.make_written()
+        self.log.write_all_out()
     }
 
     /// Whether pages are given back while no thread is in a section.

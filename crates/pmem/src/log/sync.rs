@@ -21,16 +21,24 @@ impl RedoLog {
     /// All groups appended before the call are as durable as the policy promises. Threads that
     /// come together share one write and one `fdatasync`, or one call that does both; without new groups nothing is done.
     pub(crate) fn sync(&self) -> Result<(), Error> {
-        self.forget_stale()?;
         match self.policy {
-            // ORDER: the groups are durable before the caller acknowledges anything of them.
-            SyncPolicy::Always => self.make_durable("log.sync"),
-            SyncPolicy::Interval(_) | SyncPolicy::Os => self.make_written(),
+            SyncPolicy::Always => {
+                self.forget_stale()?;
+                // ORDER: the groups are durable before the caller acknowledges anything of them.
+                self.make_durable("log.sync")
+            }
+            SyncPolicy::Interval(_) | SyncPolicy::Os => self.write_all_out(),
         }
     }
 
+    /// All groups appended before the call survive the process.
+    pub(crate) fn write_all_out(&self) -> Result<(), Error> {
+        self.forget_stale()?;
+        self.make_written()
+    }
+
     /// All groups appended before the call are in the file, if not on the disk.
-    pub(crate) fn make_written(&self) -> Result<(), Error> {
+    fn make_written(&self) -> Result<(), Error> {
         let mut state = self.lock();
         let target = state.end.sequence;
         loop {

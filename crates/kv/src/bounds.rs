@@ -1,4 +1,5 @@
-//! How long keys, values and names may be, and how many transactions may be prepared.
+//! How long keys, values and names may be, which names of snapshots are Tembo's own, and how many transactions may be
+//! prepared.
 
 /// Longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 65_000;
@@ -23,3 +24,12 @@ pub const PIECE_SIZE_MAX: usize = 64 << 10;
 
 /// Longest large value, in bytes.
 pub const LARGE_VALUE_SIZE_MAX: u64 = 1 << 48;
+
+/// What the names of those snapshots begin with by which Tembo itself keeps versions: clones of devices read them.
+pub const OWN_NAME_PREFIX: &str = "tembo-array@";
+
+/// Whether a snapshot of that name is Tembo's own ([`OWN_NAME_PREFIX`]). It is dropped when nothing needs it any more. What serves
+/// people and programs does not list such a name, and refuses to give or to drop it.
+pub fn is_own_name(name: &str) -> bool {
+    name.starts_with(OWN_NAME_PREFIX)
+}

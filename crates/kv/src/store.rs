@@ -480,7 +480,8 @@ impl Store {
     }
 
     /// Names the visible version durably, in O(1): it can be read and rolled back to until the name
-    /// is dropped or given to another version. Synced when it returns.
+    /// is dropped or given to another version. Synced when it returns. Names that begin with
+    /// [`OWN_NAME_PREFIX`](crate::OWN_NAME_PREFIX) are not for programs: they may be dropped at any opening.
     ///
     /// # Errors
     /// [`Error::SnapshotName`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it has the name.
@@ -537,7 +538,7 @@ impl Store {
         self.handle.shared.let_go(version);
     }
 
-    /// The named snapshots and their versions.
+    /// The named snapshots and their versions, Tembo's [own](crate::is_own_name) included.
     pub fn snapshots(&self) -> Vec<(String, u64)> {
         self.handle.shared.names.all()
     }

@@ -1,17 +1,18 @@
 //! The devices of a store.
 
-use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tembo_kv::{Direction, Durability, Error as StoreError, Snapshot, Store};
+use tembo_kv::{Direction, Durability, Snapshot, Store};
 
 use crate::bounds::NAME_SIZE_MAX;
+use crate::detach::detach;
 use crate::format::{
-    BLOCKS, DEVICES, NEXT_NUMBER, NUMBER_MAX, ORIGIN_PREFIX, RUNS_FROM, block_key, block_of,
+    BLOCKS, DEVICES, NEXT_NUMBER, NUMBER_MAX, RUNS_FROM, block_key, block_of, mark_of,
 };
 use crate::image::{Image, shape_in};
+use crate::origins::{drop_unused, keep, lost, mark_old, shapes, shapes_in};
 use crate::shape::{Origin, Shape, Spaces, check_block_size, check_run_blocks};
 use crate::shared::Shared;
 use crate::transaction::Committed;
@@ -51,6 +52,8 @@ pub struct DeviceCheck {
     pub blocks: u64,
     /// Blocks that belong to no device, or lie behind its end: there should be none.
     pub stray: u64,
+    /// Clones that cannot be read, as the store does not have what they were made of: [`Array::lost`] names them.
+    pub lost: u64,
 }
 
 /// All devices of a store. A clone is another handle of the same.
@@ -78,12 +81,15 @@ impl Array {
     /// [`tembo_kv::Error::Unordered`]: the store's keys have no order, and it holds no devices. Those of a commit; damage.
     pub fn open(store: &Store) -> Result<Array, Error> {
         store.check_ordered()?;
-        let spaces = Spaces { devices: store.keyspace(DEVICES)?, blocks: store.keyspace(BLOCKS)? };
+        let (devices, blocks) = (store.keyspace(DEVICES)?, store.keyspace(BLOCKS)?);
+        let spaces = Spaces { devices, blocks, mark: mark_of(store.identity()) };
         let (store, latches) = (store.clone(), crate::latch::Latches::default());
         let shared = Shared { store, spaces, latches, log_max: AtomicU64::new(u64::MAX) };
         let array = Array { shared: Arc::new(shared) };
         if !array.store().is_read_only() {
-            array.drop_unused_origins()?;
+            // If it fails (no room, a replica), the next opening does it; until then the names say the same.
+            let _ = mark_old(&array.shared);
+            drop_unused(&array.shared)?;
         }
         Ok(array)
     }
@@ -139,18 +145,7 @@ impl Array {
             return Err(Error::TooManyDevices { count: number });
         }
         shape.number = number;
-        // The names are durable before the clone is, and without a clone the next opening drops them. If the disk is too full to
-        // sync them, the commit below does it, or fails.
-        let named = store.snapshots();
-        for snapshot in keeps {
-            let origin = format!("{ORIGIN_PREFIX}{}", snapshot.version());
-            if !named.iter().any(|(name, _)| *name == origin) {
-                match store.name_snapshot(&origin, snapshot) {
-                    Ok(()) | Err(StoreError::NotDurable(_)) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
+        keep(store, keeps)?;
         writer.put(spaces.devices, NEXT_NUMBER, &(number + 1).to_le_bytes())?;
         writer.put(spaces.devices, name.as_bytes(), &shape.encode())?;
         writer.commit(Durability::Strict)?;
@@ -190,29 +185,39 @@ impl Array {
     /// # Errors
     /// Damage.
     pub fn devices(&self) -> Result<Vec<String>, Error> {
-        Ok(self.shapes()?.into_iter().map(|(name, _)| name).collect())
+        Ok(shapes(&self.shared)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    fn shapes(&self) -> Result<Vec<(String, Shape)>, Error> {
-        let (mut shapes, mut failed) = (Vec::new(), Ok(()));
-        let snapshot = self.store().snapshot()?;
-        let range = (Bound::Excluded(NEXT_NUMBER), Bound::Unbounded);
-        snapshot.range_with::<[u8]>(
-            self.shared.spaces.devices,
-            range,
-            Direction::Forward,
-            &mut |name, value| {
-                match Shape::decode(&value) {
-                    Ok(shape) => shapes.push((String::from_utf8_lossy(name).into_owned(), shape)),
-                    Err(error) => failed = Err(error),
-                }
-                failed.is_ok()
-            },
-        )?;
-        failed.map(|()| shapes)
+    /// The names of the devices that there were when a snapshot of the store was named, in order.
+    ///
+    /// # Errors
+    /// [`tembo_kv::Error::NoSuchName`]; damage.
+    pub fn devices_at_name(&self, snapshot: &str) -> Result<Vec<String>, Error> {
+        let snapshot = self.store().snapshot_named(snapshot)?;
+        Ok(shapes_in(&snapshot, self.shared.spaces)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Removes a device, in time independent of its length. Snapshots of it stay readable, and so do its clones.
+    /// The device that had that name at a retained version, also if it was removed since:
+    /// see [`Store::snapshot_at`](tembo_kv::Store::snapshot_at).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`]: there was none; [`Error::OriginLost`]; [`tembo_kv::Error::NotRetained`]; damage.
+    pub fn device_at(&self, name: &str, version: u64) -> Result<DeviceSnapshot, Error> {
+        check_name(name)?;
+        DeviceSnapshot::of(&self.shared, &name.into(), self.store().snapshot_at(version)?)
+    }
+
+    /// The device that had that name when a snapshot of the store was named, also if it was removed since.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`]: there was none; [`Error::OriginLost`]; [`tembo_kv::Error::NoSuchName`]; damage.
+    pub fn device_at_name(&self, name: &str, snapshot: &str) -> Result<DeviceSnapshot, Error> {
+        check_name(name)?;
+        DeviceSnapshot::of(&self.shared, &name.into(), self.store().snapshot_named(snapshot)?)
+    }
+
+    /// Removes a device, in time independent of its length. Snapshots of it stay readable ([`Array::device_at_name`]), and so
+    /// do its clones. A clone that cannot be read can be removed.
     ///
     /// Durability point: when it returns.
     ///
@@ -229,7 +234,7 @@ impl Array {
             return Err(Error::Busy { name: device.name().into(), pending });
         }
         let mut writer = store.exclusive()?;
-        device.image(store.snapshot()?)?;
+        device.shape(&store.snapshot()?)?;
         let (from, to) = (block_key(device.number(), 0), block_key(device.number(), u64::MAX));
         writer.remove(spaces.devices, device.name().as_bytes())?;
         writer.remove_range::<[u8]>(
@@ -238,14 +243,15 @@ impl Array {
         )?;
         writer.commit(Durability::Strict)?;
         drop(held);
-        self.drop_unused_origins()
+        drop_unused(&self.shared)
     }
 
     /// Makes a device that begins as a snapshot of another one, in constant time and space: what it does not write it reads there.
     /// The version is kept, as by a [name](Store::name_snapshot), until the last clone of it is removed; a store
     /// has at most 64 names, so clones of one snapshot take one between them.
     ///
-    /// A backup of the store has no past, and so only what a clone has written itself.
+    /// A backup of the store has no past, and so only what a clone has written itself: restored, the clone is
+    /// [lost](Array::lost). [`Array::detach`] it before the backup. A replica does not have its past either.
     ///
     /// Durability point: when it returns.
     ///
@@ -253,9 +259,11 @@ impl Array {
     /// As of [`create`](Array::create); [`tembo_kv::Error::SnapshotName`]: there are 64 names.
     pub fn clone_device(&self, of: &DeviceSnapshot, name: &str) -> Result<Device, Error> {
         let Image { shape, .. } = of.image();
-        let nearest =
-            Origin { number: shape.number, version: of.version(), blocks: shape.blocks() };
-        let origins = std::iter::once(nearest).chain(shape.origins.iter().copied()).collect();
+        let (mark, version) = (self.shared.spaces.mark, of.version());
+        let nearest = Origin { number: shape.number, mark, version, blocks: shape.blocks() };
+        // What it reads itself is of this store, whichever release has made it.
+        let inherited = shape.origins.iter().map(|origin| Origin { mark, ..*origin });
+        let origins = std::iter::once(nearest).chain(inherited).collect();
         let mut shape = Shape { origins, ..shape.clone() };
         shape.cut(shape.len);
         let origins = of.image().origins();
@@ -263,26 +271,40 @@ impl Array {
         self.make(name, shape, &keeps)
     }
 
-    /// Drops the names of versions that no clone reads.
-    fn drop_unused_origins(&self) -> Result<(), Error> {
-        let store = self.store();
-        let is_ours = |(name, _): &(String, u64)| name.starts_with(ORIGIN_PREFIX);
-        if !store.snapshots().iter().any(is_ours) {
-            return Ok(());
+    /// The names of the clones, in order: devices that show blocks of another one.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn clones(&self) -> Result<Vec<String>, Error> {
+        let mut shapes = shapes(&self.shared)?;
+        shapes.retain(|(_, shape)| !shape.origins.is_empty());
+        Ok(shapes.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The clones that cannot be read, each with a version of which it is and which this store does not have: it was restored
+    /// from a backup, it is a replica, or an earlier release was made to drop the name that kept the version. All that reads
+    /// or writes them is [`Error::OriginLost`]; they can be removed.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn lost(&self) -> Result<Vec<(String, u64)>, Error> {
+        lost(&self.shared)
+    }
+
+    /// Gives a clone blocks of its own for all that it shows, so that it is a clone no longer: it keeps no version, and a
+    /// backup has it whole. In time and space by what it shows of other devices; returns how many bytes were copied, 0 of a
+    /// device that is no clone. Nothing else writes to the device meanwhile. After an error it is a clone as before, which shows
+    /// the same, and what was copied stays.
+    ///
+    /// Durability point: when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::NoSuchDevice`], [`Error::OriginLost`], [`Error::OtherStore`]; those of a commit; damage.
+    pub fn detach(&self, device: &Device) -> Result<u64, Error> {
+        match device.is_of(&self.shared) {
+            true => detach(&self.shared, device),
+            false => Err(Error::OtherStore),
         }
-        // No clone is made meanwhile.
-        let writer = store.exclusive()?;
-        let shapes = self.shapes()?;
-        let used: BTreeSet<u64> = shapes
-            .iter()
-            .flat_map(|(_, shape)| shape.origins.iter().map(|origin| origin.version))
-            .collect();
-        let unused: Vec<_> = store.snapshots().into_iter().filter(is_ours).collect();
-        for (name, _) in unused.iter().filter(|(_, version)| !used.contains(version)) {
-            store.drop_snapshot(name)?;
-        }
-        drop(writer);
-        Ok(())
     }
 
     /// Begins a transaction. Any number may be pending, over any devices of the store that there are now.
@@ -333,8 +355,9 @@ impl Array {
     /// # Errors
     /// Damage.
     pub fn check(&self) -> Result<DeviceCheck, Error> {
-        let shapes = self.shapes()?;
-        let mut check = DeviceCheck { devices: shapes.len() as u64, ..DeviceCheck::default() };
+        let (shapes, lost) = (shapes(&self.shared)?, lost(&self.shared)?.len() as u64);
+        let mut check =
+            DeviceCheck { devices: shapes.len() as u64, lost, ..DeviceCheck::default() };
         let mut is_damaged = false;
         let snapshot = self.store().snapshot()?;
         snapshot.range_with::<[u8]>(

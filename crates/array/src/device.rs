@@ -109,7 +109,7 @@ impl Device {
     /// # Errors
     /// [`Error::NoSuchDevice`]: it was removed; damage.
     pub fn len(&self) -> Result<u64, Error> {
-        Ok(self.snapshot()?.len())
+        Ok(self.shape(&self.shared.store.snapshot()?)?.len)
     }
 
     /// Whether its length is 0.
@@ -128,21 +128,24 @@ impl Device {
         Ok(DeviceSnapshot::new(&self.name, self.image(self.shared.store.snapshot()?)?))
     }
 
-    /// The device as it was at a retained version: see [`Store::snapshot_at`](tembo_kv::Store::snapshot_at).
+    /// The device of this name as it was at a retained version: see [`Store::snapshot_at`](tembo_kv::Store::snapshot_at). If
+    /// another device had the name then, that one; [`Array::device_at`](crate::Array::device_at) needs no device of the name now.
     ///
     /// # Errors
     /// As of [`snapshot`](Device::snapshot); [`tembo_kv::Error::NotRetained`].
     pub fn at(&self, version: u64) -> Result<DeviceSnapshot, Error> {
-        Ok(DeviceSnapshot::new(&self.name, self.image(self.shared.store.snapshot_at(version)?)?))
+        let snapshot = self.shared.store.snapshot_at(version)?;
+        DeviceSnapshot::of(&self.shared, &self.name, snapshot)
     }
 
-    /// The device as it was when a snapshot of the store was named.
+    /// The device of this name as it was when a snapshot of the store was named. If another device had the name then, that
+    /// one; [`Array::device_at_name`](crate::Array::device_at_name) needs no device of the name now.
     ///
     /// # Errors
     /// As of [`snapshot`](Device::snapshot); [`StoreError::NoSuchName`].
     pub fn at_name(&self, name: &str) -> Result<DeviceSnapshot, Error> {
         let snapshot = self.shared.store.snapshot_named(name)?;
-        Ok(DeviceSnapshot::new(&self.name, self.image(snapshot)?))
+        DeviceSnapshot::of(&self.shared, &self.name, snapshot)
     }
 
     /// Reads from `offset` on; how many bytes: fewer than asked for at the end of the device, none behind it.

@@ -95,9 +95,9 @@ pub enum Error {
         pending: usize,
     },
     /// A write of the transaction has failed after a part of it was logged: go back to a savepoint before it, or drop the
-    /// transaction.
+    /// transaction. A savepoint after it does not help.
     #[error(
-        "an earlier write of the transaction failed half-way: go back to a savepoint, or begin again"
+        "an earlier write of the transaction failed half-way: go back to a savepoint before it, or begin again"
     )]
     BadState,
     /// The transaction has gone back behind the savepoint, or it is another's.
@@ -114,9 +114,11 @@ pub enum Error {
          give two of one device, the older one first"
     )]
     NotComparable,
-    /// What the device was cloned from is not retained any more: the store was restored from a backup, which has no past.
+    /// What the device was cloned from is not in this store: it was restored from a backup, which has no past, or is a
+    /// replica. [`Array::remove`](crate::Array::remove) removes the device, [`Array::lost`](crate::Array::lost) lists those like it.
     #[error(
-        "version {version}, of which device {name:?} is a clone, is not retained: restore the device from a copy"
+        "device {name:?} is a clone of version {version}, which this store does not have: \
+         copy it from the pool where it was made, and remove it here"
     )]
     OriginLost {
         /// The name of the clone.

@@ -12,8 +12,14 @@ pub(crate) const BLOCKS: &str = "tembo-array-blocks";
 /// The key, among names, of the number that the next device gets. No device has an empty name.
 pub(crate) const NEXT_NUMBER: &[u8] = b"";
 
-/// What the names of snapshots begin with that keep what clones read.
-pub(crate) const ORIGIN_PREFIX: &str = "tembo-array@";
+/// What the name of a snapshot begins with that keeps what clones read; the version in decimal follows.
+pub(crate) const ORIGIN_PREFIX: &str = tembo_kv::OWN_NAME_PREFIX;
+
+/// The mark of an origin that a release without marks has written: it may be of any store.
+pub(crate) const UNMARKED: u32 = 0;
+
+/// The mark of an origin whose version is of no store that there is.
+pub(crate) const LOST: u32 = u32::MAX;
 
 /// Bits of the number of a block, in a key; those above are the number of the device.
 const BLOCK_BITS: u32 = 40;
@@ -64,7 +70,8 @@ pub(crate) struct DeviceRecord {
 pub(crate) struct OriginRecord {
     /// The number of the device whose blocks they are.
     pub(crate) number: U32,
-    pub(crate) reserved: U32,
+    /// Of which store the version is: [`mark_of`] its identity, [`UNMARKED`] or [`LOST`].
+    pub(crate) mark: U32,
     /// The version at which they are read.
     pub(crate) version: U64,
     /// Bytes from the begin on of which they may be; a multiple of the size of a block.
@@ -72,6 +79,16 @@ pub(crate) struct OriginRecord {
 }
 
 const _: () = assert!(size_of::<DeviceRecord>() == 32 && size_of::<OriginRecord>() == 24);
+
+/// What origins are marked with whose versions are of the store of that identity: its four words, combined by exclusive or.
+pub(crate) fn mark_of(identity: u128) -> u32 {
+    let words = [0, 32, 64, 96].map(|shift| (identity >> shift) as u32);
+    match words.into_iter().fold(0, |mark, word| mark ^ word) {
+        // Of a store in memory, whose identity is 0, too.
+        UNMARKED | LOST => 1,
+        mark => mark,
+    }
+}
 
 /// The key of a block.
 pub(crate) fn block_key(number: u32, block: u64) -> [u8; 8] {
@@ -105,6 +122,12 @@ mod tests {
     }
 
     #[test]
+    fn the_mark_of_a_store_is_never_one_that_means_something_else() {
+        assert_eq!([0, u128::from(LOST), u128::MAX].map(mark_of), [1, 1, 1]);
+        assert_eq!(mark_of(0x0000_0001_0000_0020_0000_0300_0000_4000), 0x4321);
+    }
+
+    #[test]
     fn a_record_is_laid_out_as_documented() {
         let record = DeviceRecord {
             number: 7.into(),
@@ -118,5 +141,10 @@ mod tests {
         (bytes[0], bytes[5], bytes[8], bytes[16], bytes[17]) = (7, 0x10, 1, 2, 1);
         (bytes[24], bytes[25]) = (4, 3);
         assert_eq!(record.as_bytes(), bytes);
+        let (number, mark) = (7.into(), 0x0506.into());
+        let origin = OriginRecord { number, mark, version: 9.into(), len: 0x2000.into() };
+        let mut bytes = [0; 24];
+        (bytes[0], bytes[4], bytes[5], bytes[8], bytes[17]) = (7, 6, 5, 9, 0x20);
+        assert_eq!(origin.as_bytes(), bytes);
     }
 }

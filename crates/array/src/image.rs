@@ -5,8 +5,8 @@ use std::ops::Bound;
 use tembo_kv::{Direction, Error as StoreError, Snapshot, Store, Value};
 
 use crate::Error;
-use crate::format::{RUNS_FROM, block_key, block_of, run_key};
-use crate::shape::{Shape, Spaces};
+use crate::format::{ORIGIN_PREFIX, RUNS_FROM, UNMARKED, block_key, block_of, run_key};
+use crate::shape::{Origin, Shape, Spaces};
 
 /// A device at one version, readable while it lives.
 #[derive(Clone)]
@@ -32,6 +32,30 @@ pub(crate) fn shape_in(
     value.map(|value| Shape::decode(&value)).transpose()
 }
 
+/// Whether a store has a name that keeps a version for clones.
+pub(crate) fn is_named(store: &Store, version: u64) -> bool {
+    let name = format!("{ORIGIN_PREFIX}{version}");
+    store.snapshots().contains(&(name, version))
+}
+
+/// What a clone reads of an origin. A version of another store, from which a backup came, is not read, though this one has a
+/// version of that number, too. Of an origin without a mark a name says whether it is this store's: a backup has no names.
+///
+/// # Errors
+/// [`StoreError::NotRetained`]; those of the store.
+pub(crate) fn origin_in(
+    store: &Store,
+    spaces: Spaces,
+    origin: &Origin,
+) -> Result<Snapshot, StoreError> {
+    let version = origin.version;
+    let is_ours = match origin.mark {
+        UNMARKED => is_named(store, version),
+        mark => mark == spaces.mark,
+    };
+    if is_ours { store.snapshot_at(version) } else { Err(StoreError::NotRetained { version }) }
+}
+
 impl Image {
     /// The device of that name, which has that shape in a snapshot.
     ///
@@ -43,14 +67,13 @@ impl Image {
         spaces: Spaces,
         (name, shape): (&str, Shape),
     ) -> Result<Image, Error> {
-        let origin = |version| match store.snapshot_at(version) {
+        let of = |origin: &Origin| match origin_in(store, spaces, origin) {
             Err(StoreError::NotRetained { version }) => {
                 Err(Error::OriginLost { name: name.into(), version })
             }
             snapshot => Ok(snapshot?),
         };
-        let origins: Result<_, Error> =
-            shape.origins.iter().map(|known| origin(known.version)).collect();
+        let origins: Result<_, Error> = shape.origins.iter().map(of).collect();
         Ok(Image { spaces, shape, snapshot, origins: origins? })
     }
 

@@ -33,12 +33,14 @@
 mod array;
 mod bounds;
 mod commit;
+mod detach;
 mod device;
 mod error;
 mod format;
 mod image;
 mod isolation;
 mod latch;
+mod origins;
 mod ranges;
 mod shape;
 mod shared;

@@ -12,12 +12,16 @@ use crate::format::{DeviceRecord, FLAG_FIXED, HAS_RUNS, OriginRecord, RUN_MASK, 
 pub(crate) struct Spaces {
     pub(crate) devices: Keyspace,
     pub(crate) blocks: Keyspace,
+    /// Of the store: what origins are marked with whose versions are its own.
+    pub(crate) mark: u32,
 }
 
 /// Blocks of another device, at a version, that show where a clone has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) number: u32,
+    /// Of which store the version is.
+    pub(crate) mark: u32,
     pub(crate) version: u64,
     /// Blocks from the first on of which they may be.
     pub(crate) blocks: u64,
@@ -81,7 +85,8 @@ impl Shape {
         let origin = |bytes: &[u8]| {
             let origin = OriginRecord::read_from_bytes(bytes).map_err(|_| damaged())?;
             let blocks = origin.len.get() / block_size as u64;
-            Ok(Origin { number: origin.number.get(), version: origin.version.get(), blocks })
+            let (number, mark) = (origin.number.get(), origin.mark.get());
+            Ok(Origin { number, mark, version: origin.version.get(), blocks })
         };
         let origins: Result<_, Error> =
             rest.chunks_exact(size_of::<OriginRecord>()).map(origin).collect();
@@ -111,7 +116,7 @@ impl Shape {
         for origin in &self.origins {
             let origin = OriginRecord {
                 number: origin.number.into(),
-                reserved: 0.into(),
+                mark: origin.mark.into(),
                 version: origin.version.into(),
                 len: (origin.blocks * self.block_size as u64).into(),
             };
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_program_without_runs_takes_the_record_of_a_device_with_runs_for_damaged() {
-        let origin = Origin { number: 3, version: 9, blocks: 2 };
+        let origin = Origin { number: 3, mark: 4, version: 9, blocks: 2 };
         let shape = Shape {
             number: 7,
             block_size: 4096,

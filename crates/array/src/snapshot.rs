@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tembo_kv::Snapshot;
 
 use crate::Error;
-use crate::image::Image;
+use crate::image::{Image, shape_in};
+use crate::shared::Shared;
 
 /// One version of a device, readable while the handle lives, beside any writer and without a lock. It can be sent to
 /// another thread. A clone holds the same version.
@@ -29,6 +30,21 @@ impl fmt::Debug for DeviceSnapshot {
 impl DeviceSnapshot {
     pub(crate) fn new(name: &Arc<str>, image: Image) -> DeviceSnapshot {
         DeviceSnapshot { name: name.clone(), image }
+    }
+
+    /// The device that has that name in a snapshot of the store, whether it is still there or not.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`], [`Error::OriginLost`]; damage.
+    pub(crate) fn of(
+        shared: &Shared,
+        name: &Arc<str>,
+        snapshot: Snapshot,
+    ) -> Result<DeviceSnapshot, Error> {
+        let shape = shape_in(&snapshot, shared.spaces, name)?;
+        let shape = shape.ok_or_else(|| Error::NoSuchDevice { name: name.as_ref().into() })?;
+        let image = Image::new(&shared.store, snapshot, shared.spaces, (name, shape))?;
+        Ok(DeviceSnapshot::new(name, image))
     }
 
     pub(crate) fn image(&self) -> &Image {

@@ -68,6 +68,7 @@ struct Saved {
     inner: kv::Savepoint,
     undo: usize,
     bytes: u64,
+    is_broken: bool,
 }
 
 /// The writes of one transaction.
@@ -433,7 +434,9 @@ impl WriteLog {
         self.savepoints += 1;
         let inner = self.inner.savepoint();
         let (number, undo, bytes) = (self.savepoints, self.undo.len(), self.bytes);
-        self.saved.push(Saved { number, inner, undo, bytes });
+        // What was logged half-way before it stays so when the transaction goes back to it.
+        let is_broken = self.is_broken;
+        self.saved.push(Saved { number, inner, undo, bytes, is_broken });
         number
     }
 
@@ -451,9 +454,8 @@ impl WriteLog {
                 }
             }
         }
-        self.bytes = self.saved[at].bytes;
+        (self.bytes, self.is_broken) = (self.saved[at].bytes, self.saved[at].is_broken);
         self.saved.truncate(at + 1);
-        self.is_broken = false;
         Ok(())
     }
 

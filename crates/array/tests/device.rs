@@ -302,3 +302,31 @@ fn a_run_is_one_object_until_a_part_of_it_goes() {
         assert!(matches!(refused, Err(Error::RunBlocks { count }) if count == run_blocks));
     }
 }
+
+/// A savepoint after a write that failed half-way does not make the transaction whole: what was logged of the write stays.
+#[test]
+fn a_savepoint_after_half_a_write_does_not_hide_it() {
+    let options = Options::new().size(1 << 20).size_max(1 << 20).background(false);
+    let store = Store::volatile(&options.transaction_memory(3000)).unwrap();
+    let array = Array::open(&store).unwrap();
+    let device = array.create("d", fixed(4 << 20)).unwrap();
+    let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+    let refused = tx.write(&device, 0, &vec![7; 2 << 20]);
+    assert!(matches!(refused, Err(Error::Store(tembo_kv::Error::Full(_)))), "{refused:?}");
+    let mut first = [0];
+    tx.read(&device, 0, &mut first).unwrap();
+    assert_eq!(first, [7], "the first block was logged");
+    let after = tx.savepoint();
+    tx.rollback_to(after).unwrap();
+    assert!(matches!(tx.commit(Durability::Strict), Err(Error::BadState)));
+    device.read_at(0, &mut first).unwrap();
+    assert_eq!(first, [0]);
+    // One before it does.
+    let mut tx = array.transaction(Isolation::FirstCommitter).unwrap();
+    let before = tx.savepoint();
+    assert!(tx.write(&device, 0, &vec![7; 2 << 20]).is_err());
+    tx.rollback_to(before).unwrap();
+    tx.commit(Durability::Strict).unwrap();
+    device.read_at(0, &mut first).unwrap();
+    assert_eq!(first, [0]);
+}

@@ -14,8 +14,8 @@ const ZEROES: usize = 1 << 20;
 
 /// The exports of a pool.
 ///
-/// A device has its own name; `DEVICE@SNAPSHOT` is what it was when the snapshot was named, to be read. The empty name is the
-/// default device.
+/// A device has its own name; `DEVICE@SNAPSHOT` is what it was when the snapshot was named, to be read, also if it was removed
+/// since. The empty name is the default device. A clone whose origin the store does not have is none.
 #[derive(Clone)]
 pub struct Exports {
     array: Array,
@@ -35,22 +35,37 @@ impl Exports {
         &self.array
     }
 
-    /// The names of all exports.
+    /// The names of all exports: the devices, and those that named snapshots have, also if they were removed since.
     pub(crate) fn names(&self) -> Result<Vec<String>, Error> {
         let mut names = Vec::new();
-        let snapshots = self.array.store().snapshots();
         for device in self.array.devices()? {
-            if !self.serves(&device) {
-                continue;
+            if self.serves(&device) && self.now(&device)?.is_some() {
+                names.push(device);
             }
-            let handle = self.array.device(&device)?;
-            names.push(device.clone());
-            // Those before it was made do not have it; names that keep what clones read are not for people.
-            let has_it = |name: &&String| !name.contains(AT) && handle.at_name(name).is_ok();
-            let then = snapshots.iter().map(|(name, _)| name).filter(has_it);
-            names.extend(then.map(|name| format!("{device}{AT}{name}")));
         }
+        // A name with that between could not be asked for.
+        let is_free = |name: &String| !kv::is_own_name(name) && !name.contains(AT);
+        let snapshots = self.array.store().snapshots().into_iter().map(|(name, _)| name);
+        for snapshot in snapshots.filter(is_free) {
+            for device in found(self.array.devices_at_name(&snapshot))?.unwrap_or_default() {
+                if self.serves(&device) && self.then(&device, &snapshot)?.is_some() {
+                    names.push(format!("{device}{AT}{snapshot}"));
+                }
+            }
+        }
+        names.sort_unstable();
         Ok(names)
+    }
+
+    /// A device of that name, and what it shows. `None`: there is none that can be read.
+    fn now(&self, name: &str) -> Result<Option<(Device, DeviceSnapshot)>, Error> {
+        let shown = |device: Device| device.snapshot().map(|snapshot| (device, snapshot));
+        found(self.array.device(name).and_then(shown))
+    }
+
+    /// A device as it was in a snapshot of that name. `None`: there was none that can be read.
+    fn then(&self, device: &str, snapshot: &str) -> Result<Option<DeviceSnapshot>, Error> {
+        found(self.array.device_at_name(device, snapshot))
     }
 
     fn serves(&self, device: &str) -> bool {
@@ -63,32 +78,35 @@ impl Exports {
             (Some(only), "") => only,
             _ => name,
         };
+        let of = |shown, then: &DeviceSnapshot| {
+            let (len, block_size) = (then.len(), then.block_size());
+            Export { array: self.array.clone(), shown, len, block_size }
+        };
         if self.serves(name)
-            && let Some(device) = found(self.array.device(name))?
+            && let Some((device, then)) = self.now(name)?
         {
-            let (len, block_size) = (device.len()?, device.block_size());
-            let shown =
-                if self.read_only { Shown::Then(device.snapshot()?) } else { Shown::Now(device) };
-            return Ok(Some(Export { array: self.array.clone(), shown, len, block_size }));
+            return Ok(Some(match self.read_only {
+                true => of(Shown::Then(then.clone()), &then),
+                false => of(Shown::Now(device), &then),
+            }));
         }
         let Some((device, snapshot)) = name.rsplit_once(AT) else { return Ok(None) };
         if !self.serves(device) {
             return Ok(None);
         }
-        let Some(device) = found(self.array.device(device))? else { return Ok(None) };
-        let Some(then) = found(device.at_name(snapshot))? else { return Ok(None) };
-        let (len, block_size) = (then.len(), then.block_size());
-        Ok(Some(Export { array: self.array.clone(), shown: Shown::Then(then), len, block_size }))
+        let then = self.then(device, snapshot)?;
+        Ok(then.map(|then| of(Shown::Then(then.clone()), &then)))
     }
 }
 
-/// `None`, where an error says that there is none of a name.
+/// `None`, where an error says that there is none of a name, or that it is a clone that cannot be read.
 fn found<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(
             Error::NoSuchDevice { .. }
             | Error::DeviceName { .. }
+            | Error::OriginLost { .. }
             | Error::Store(kv::Error::NoSuchName { .. } | kv::Error::NoSuchKeyspace { .. }),
         ) => Ok(None),
         Err(error) => Err(error),

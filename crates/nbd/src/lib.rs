@@ -1,7 +1,7 @@
 //! Devices of an [`Array`](tembo_array::Array) as network block devices.
 //!
 //! ```text
-//!   server        listens, a thread for each connection
+//!   server        a thread for each connection;  listener  where they come from
 //!     │
 //!   connection    reads requests and executes them in their order ──► flusher   syncs, for all that wait
 //!     │                                                                  │
@@ -28,6 +28,7 @@ mod connection;
 mod export;
 mod flusher;
 mod handshake;
+mod listener;
 mod replies;
 mod server;
 mod stream;
@@ -35,4 +36,5 @@ mod wire;
 
 pub use connection::Timeouts;
 pub use export::Exports;
-pub use server::{Error, Listen, Server, Stopper};
+pub use listener::Listen;
+pub use server::{Error, Server, Stopper};

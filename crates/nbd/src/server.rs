@@ -1,20 +1,18 @@
 //! The server: listens, and has a thread for each connection.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::connection::{Timeouts, serve};
 use crate::export::Exports;
+use crate::listener::{Listen, Listener};
 use crate::stream::Stream;
 
 /// Connections at a time; one more is closed at once.
@@ -23,20 +21,14 @@ const CONNECTIONS_MAX: usize = 64;
 /// How long the server waits before it looks whether it is to stop.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// A TCP address; with port 0 a free one.
-    Tcp(SocketAddr),
-    /// A socket at a path. One that a server has left there is replaced.
-    Unix(PathBuf),
-}
+/// How long it waits after the system has refused a client a descriptor or a thread.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What can go wrong when a server starts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Choose another address, or stop what listens there.
+    /// Choose another address, or stop what listens there. What lies at the path of a socket, and is none, stays.
     #[error("listening at {at}")]
     Bind {
         /// The address or the path.
@@ -47,11 +39,6 @@ pub enum Error {
     /// Of the system: no threads, no sockets.
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
 }
 
 /// A server that listens.
@@ -77,7 +64,7 @@ impl Stopper {
 #[derive(Default)]
 struct Open {
     next: u64,
-    all: HashMap<u64, (Stream, Option<JoinHandle<()>>)>,
+    all: HashMap<u64, (Stream, JoinHandle<()>)>,
 }
 
 impl Server {
@@ -86,11 +73,11 @@ impl Server {
     /// # Errors
     /// [`Error::Bind`].
     pub fn bind(listen: &Listen, exports: Exports) -> Result<Server, Error> {
-        let (at, listener) = match listen {
-            Listen::Tcp(address) => (address.to_string(), bind_tcp(*address)),
-            Listen::Unix(path) => (path.display().to_string(), bind_unix(path)),
+        let at = match listen {
+            Listen::Tcp(address) => address.to_string(),
+            Listen::Unix(path) => path.display().to_string(),
         };
-        let listener = listener.map_err(|source| Error::Bind { at, source })?;
+        let listener = Listener::bind(listen).map_err(|source| Error::Bind { at, source })?;
         Ok(Server { listener, exports, timeouts: Timeouts::default(), stopped: Arc::default() })
     }
 
@@ -105,10 +92,7 @@ impl Server {
     /// # Errors
     /// Of the system.
     pub fn uri(&self, export: &str) -> io::Result<String> {
-        Ok(match &self.listener {
-            Listener::Tcp(listener) => format!("nbd://{}/{export}", listener.local_addr()?),
-            Listener::Unix(_, path) => format!("nbd+unix:///{export}?socket={}", path.display()),
-        })
+        self.listener.uri(export)
     }
 
     /// What stops it.
@@ -116,7 +100,8 @@ impl Server {
         Stopper(self.stopped.clone())
     }
 
-    /// Serves until it is stopped. What was not acknowledged then may be lost.
+    /// Serves until it is stopped. What was not acknowledged then may be lost. A client for which the system has no descriptor or no
+    /// thread finds its connection closed, or waits; standard error says so, and the others go on.
     ///
     /// # Errors
     /// Of the system.
@@ -126,34 +111,52 @@ impl Server {
         let all: Vec<_> = open.lock().all.drain().map(|(_, connection)| connection).collect();
         for (stream, thread) in all {
             stream.end();
-            if let Some(thread) = thread {
-                // A panic of it was reported by itself.
-                let _ = thread.join();
-            }
+            // A panic of it was reported by itself.
+            let _ = thread.join();
         }
-        if let Listener::Unix(_, path) = &self.listener {
-            // It may have been removed.
-            let _ = fs::remove_file(path);
-        }
+        self.listener.remove_path();
         served
     }
 
     fn accept_all(&self, open: &Arc<Mutex<Open>>) -> Result<(), Error> {
+        let mut is_refusing = false;
         while !self.stopped.load(Ordering::SeqCst) {
-            let ready = match &self.listener {
-                Listener::Tcp(listener) => wait(&mut [PollFd::new(listener, PollFlags::IN)])?,
-                Listener::Unix(listener, _) => wait(&mut [PollFd::new(listener, PollFlags::IN)])?,
-            };
-            if !ready {
+            if !wait(&mut [PollFd::new(&self.listener, PollFlags::IN)])? {
                 continue;
             }
-            // A client may have gone away again.
-            if let Ok(stream) = self.listener.accept() {
-                start(stream, &self.exports, self.timeouts, open)?;
+            let started = match self.listener.accept() {
+                Ok(stream) => start(stream, &self.exports, self.timeouts, open),
+                Err(error) if is_of_client(&error) => continue,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &started {
+                if !is_refusing {
+                    report(error);
+                }
+                // The client that waits is there at once again.
+                thread::sleep(PAUSE);
             }
+            is_refusing = started.is_err();
         }
         Ok(())
     }
+}
+
+/// Whether a client has gone away again before it was taken in.
+fn is_of_client(error: &io::Error) -> bool {
+    use ErrorKind::{
+        ConnectionAborted, ConnectionReset, Interrupted, InvalidInput, NotConnected, WouldBlock,
+    };
+    let kinds =
+        [ConnectionAborted, ConnectionReset, Interrupted, InvalidInput, NotConnected, WouldBlock];
+    kinds.contains(&error.kind())
+}
+
+/// Says why a client is not served, once until one is.
+fn report(error: &io::Error) {
+    let advice = "raise the limits of descriptors (ulimit -n) and of threads (ulimit -u)";
+    // Without a standard error there is no place to say it.
+    let _ = writeln!(io::stderr().lock(), "tembo: an NBD client is not served: {error}: {advice}");
 }
 
 /// Whether there is something within some time.
@@ -165,48 +168,10 @@ fn wait(of: &mut [PollFd<'_>]) -> io::Result<bool> {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    Ok(Listener::Tcp(listener))
-}
-
-fn bind_unix(path: &Path) -> io::Result<Listener> {
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let is_left = UnixStream::connect(path)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !is_left {
-                return Err(error);
-            }
-            fs::remove_file(path)?;
-            UnixListener::bind(path)?
-        }
-        listener => listener?,
-    };
-    listener.set_nonblocking(true)?;
-    Ok(Listener::Unix(listener, path.to_owned()))
-}
-
-impl Listener {
-    fn accept(&self) -> io::Result<Stream> {
-        match self {
-            Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(false)?;
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
-            Listener::Unix(listener, _) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(false)?;
-                Ok(Stream::Unix(stream))
-            }
-        }
-    }
-}
-
 /// Serves a connection in a thread of its own.
+///
+/// # Errors
+/// The system's: the connection is closed.
 fn start(
     stream: Stream,
     exports: &Exports,
@@ -218,9 +183,8 @@ fn start(
         stream.end();
         return Ok(());
     }
-    let number = now.next;
+    let (number, another) = (now.next, stream.another()?);
     now.next += 1;
-    now.all.insert(number, (stream.another()?, None));
     let (exports, shared) = (exports.clone(), open.clone());
     let thread = thread::Builder::new().name("nbd".into()).spawn(move || {
         // The client sees that the connection has ended.
@@ -231,8 +195,7 @@ fn start(
             stream.end();
         }
     })?;
-    if let Some((_, handle)) = now.all.get_mut(&number) {
-        *handle = Some(thread);
-    }
+    // It takes the lock before it looks for itself.
+    now.all.insert(number, (another, thread));
     Ok(())
 }

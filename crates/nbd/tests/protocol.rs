@@ -253,6 +253,40 @@ fn a_snapshot_is_read_only_and_stays() {
 }
 
 #[test]
+fn a_snapshot_of_a_removed_device_is_served() {
+    let fixture = Fixture::new(None, false);
+    let disk = fixture.array.device("disk").unwrap();
+    let copy = fixture.array.clone_device(&disk.snapshot().unwrap(), "copy").unwrap();
+    fixture.array.remove(&disk).unwrap();
+    let listed = || -> Vec<String> {
+        let names = fixture.connect().option(3, b"").into_iter().map(|(_, name)| name);
+        let names = names.filter(|name| !name.is_empty());
+        names.map(|name| String::from_utf8_lossy(&name[4..]).into_owned()).collect()
+    };
+    assert_eq!(listed(), ["copy", "disk@monday", "other", "other@monday"]);
+    assert_eq!(fixture.client("disk@monday").read(8191, 2).unwrap(), [0, 9]);
+    // So it is when another device has the name.
+    let options = DeviceOptions { len: 512, block_size: 512, ..DeviceOptions::default() };
+    fixture.array.create("disk", options).unwrap();
+    assert_eq!(fixture.connect().go("disk@monday").0, LEN);
+    assert_eq!(fixture.connect().go("disk").0, 512);
+    assert_eq!(fixture.client("disk@monday").read(8191, 2).unwrap(), [0, 9]);
+    // A clone whose origin is not there is no export, and the others are.
+    let own = |name: &&(String, u64)| tembo_kv::is_own_name(&name.0);
+    let names = fixture.array.store().snapshots();
+    let (kept, _) = names.iter().find(own).unwrap();
+    fixture.array.store().drop_snapshot(kept).unwrap();
+    let disk = fixture.array.device("disk").unwrap();
+    fixture.array.write(&disk, 0, &[1; 512], Durability::Strict).unwrap();
+    assert!(copy.snapshot().is_err());
+    assert_eq!(listed(), ["disk", "disk@monday", "other", "other@monday"]);
+    let mut client = fixture.connect();
+    let name = [text("copy"), vec![0, 0]].concat();
+    assert_eq!(client.option(7, &name).pop().unwrap().0, 0x8000_0006);
+    assert_eq!(client.go("disk").0, 512);
+}
+
+#[test]
 fn a_request_out_of_range_or_of_no_meaning_is_an_error_and_the_next_one_is_served() {
     let fixture = Fixture::new(None, false);
     let mut client = fixture.client("disk");

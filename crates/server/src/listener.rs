@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,20 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
     /// A TCP port for TLS.
     Tls(TcpListener),
-    /// A Unix socket, and its path.
-    Unix(UnixListener, PathBuf),
+    /// A Unix socket, its path, and which file the server has made there; `None`: it has not made it.
+    Unix(UnixListener, PathBuf, Option<FileId>),
+}
+
+/// A file of the system: its device, and its number there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId(u64, u64);
+
+impl FileId {
+    /// What lies at a path.
+    fn at(path: &Path) -> Option<FileId> {
+        let found = std::fs::symlink_metadata(path).ok()?;
+        Some(FileId(found.dev(), found.ino()))
+    }
 }
 
 /// Sockets that another process has opened for the server, as systemd does.
@@ -83,7 +95,7 @@ impl Listener {
             let bound = bind_unix(path, config.unixsocketperm);
             let listener =
                 bound.map_err(|source| Error::UnixSocket { path: path.clone(), source })?;
-            listeners.push(Listener::Unix(listener, path.clone()));
+            listeners.push(Listener::Unix(listener, path.clone(), FileId::at(path)));
         }
         Ok((listeners, first, first_tls))
     }
@@ -100,7 +112,7 @@ impl Listener {
             listener.set_nonblocking(true).map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
             let path = address.as_pathname().map(Path::to_path_buf).unwrap_or_default();
-            listeners.push(Listener::Unix(listener, path));
+            listeners.push(Listener::Unix(listener, path, None));
         }
         Ok((listeners, first, None))
     }
@@ -113,7 +125,9 @@ impl Listener {
         Ok(match self {
             Listener::Tcp(listener) => Listener::Tcp(listener.try_clone()?),
             Listener::Tls(listener) => Listener::Tls(listener.try_clone()?),
-            Listener::Unix(listener, path) => Listener::Unix(listener.try_clone()?, path.clone()),
+            Listener::Unix(listener, path, made) => {
+                Listener::Unix(listener.try_clone()?, path.clone(), *made)
+            }
         })
     }
 
@@ -136,7 +150,7 @@ impl Listener {
                     is_encrypted: matches!(self, Listener::Tls(_)),
                 })
             }
-            Listener::Unix(listener, path) => {
+            Listener::Unix(listener, path, _) => {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(true)?;
                 let name = format!("{}:0", path.display());
@@ -156,7 +170,7 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Tcp(listener) | Listener::Tls(listener) => listener.as_fd(),
-            Listener::Unix(listener, _) => listener.as_fd(),
+            Listener::Unix(listener, ..) => listener.as_fd(),
         }
     }
 }
@@ -204,7 +218,9 @@ fn is_unavailable(error: &io::Error) -> bool {
 fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
-            if UnixStream::connect(path).is_ok() {
+            let is_left = UnixStream::connect(path)
+                .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+            if !is_left {
                 return Err(ErrorKind::AddrInUse.into());
             }
             std::fs::remove_file(path)?;
@@ -221,11 +237,12 @@ fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes the paths of the Unix sockets, as the server ends.
-pub(crate) fn remove_paths(config: &Config, listeners: &[Listener]) {
+/// Removes the Unix sockets that the server has made, as it ends. What another has put at their paths since stays.
+pub(crate) fn remove_paths(listeners: &[Listener]) {
     for listener in listeners {
-        if let Listener::Unix(_, path) = listener
-            && config.unixsocket.as_ref() == Some(path)
+        if let Listener::Unix(_, path, made) = listener
+            && made.is_some()
+            && *made == FileId::at(path)
         {
             // Another start finds that nothing answers there, and replaces it.
             let _ = std::fs::remove_file(path);

@@ -128,7 +128,7 @@ impl Server {
                 shutdown,
             )?;
             let served = event_loop.run();
-            remove_paths(config, listeners);
+            remove_paths(listeners);
             served
         })
     }

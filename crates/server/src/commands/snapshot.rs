@@ -1,5 +1,7 @@
 //! TEMBO.SNAPSHOT: the named snapshots of the store, which SAVE and backups leave.
 
+use tembo_kv::is_own_name;
+
 use crate::args::Args;
 use crate::command::{ADMIN, Command, Context, NO_MULTI, SAVE};
 use crate::commands::help::help_lines;
@@ -15,9 +17,10 @@ const SUBCOMMANDS: &[Command] = &[
     Command::sub("tembo.snapshot|help", "help", 2, 0, help),
 ];
 
-/// Name and version of each.
+/// Name and version of each, but of Tembo's own.
 fn list(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    let named = context.data.store().snapshots();
+    let mut named = context.data.store().snapshots();
+    named.retain(|(name, _)| !is_own_name(name));
     reply.map(named.len());
     for (name, version) in named {
         reply.bulk(name.as_bytes());
@@ -28,11 +31,15 @@ fn list(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
 
 /// How many of the names there were. Needs no room in the pool.
 fn drop_named(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    // A name that is no text is no snapshot's.
+    let names = (2..args.count()).filter_map(|at| std::str::from_utf8(args.at(at)).ok());
+    let names: Vec<&str> = names.collect();
+    if names.iter().any(|name| is_own_name(name)) {
+        return Err("ERR such a name keeps what clones of devices read: remove the clones".into());
+    }
     let store = context.data.commit_early()?;
     let mut dropped = 0;
-    for at in 2..args.count() {
-        // A name that is no text is no snapshot's.
-        let Ok(name) = std::str::from_utf8(args.at(at)) else { continue };
+    for name in names {
         dropped += i64::from(store.drop_snapshot(name).map_err(Failure::Store)?);
     }
     reply.integer(dropped);

@@ -112,6 +112,23 @@ fn snapshots_are_listed_and_dropped() {
     assert!(client.call("TEMBO.SNAPSHOT DROP save").starts_with("-ERR"));
 }
 
+/// What clones of devices read is kept by names that are neither listed nor dropped.
+#[test]
+fn names_of_tembos_own_are_not_shown_and_stay() {
+    let store = Store::volatile(&Options::new()).unwrap();
+    let version = store.save_snapshot("tembo-array@1").unwrap();
+    let server = Running::over(store, Config::default());
+    let mut client = server.client();
+    client.call("SAVE");
+    let listed = client.call("TEMBO.SNAPSHOT LIST");
+    assert!(listed.starts_with("*2\r\n$4\r\nsave\r\n:"), "{listed}");
+    let refused = client.call("TEMBO.SNAPSHOT DROP save tembo-array@1");
+    assert!(refused.starts_with("-ERR") && refused.contains("remove the clones"), "{refused}");
+    assert_eq!(client.call("TEMBO.SNAPSHOT DROP save"), ":1\r\n");
+    let (store, _) = server.stop();
+    assert_eq!(store.snapshots(), [("tembo-array@1".to_owned(), version)]);
+}
+
 /// However many snapshots backups keep, SAVE has a name left.
 #[test]
 fn backups_leave_a_name_for_save() {

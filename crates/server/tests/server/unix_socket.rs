@@ -78,6 +78,17 @@ fn a_file_in_the_way_of_a_unix_socket_stays() {
 }
 
 #[test]
+fn a_server_removes_nothing_that_another_has_put_at_its_path() {
+    let path = path("moved");
+    let config = Config { tcp: false, unixsocket: Some(path.clone()), ..Config::default() };
+    let server = Running::with(config);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    server.stop().1.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
 fn sockets_that_were_opened_before_are_taken_over() {
     let path = path("inherited");
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

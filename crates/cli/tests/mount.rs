@@ -143,6 +143,8 @@ fn a_mounted_pool_does_what_files_do() {
     fs::remove_dir_all(at.join("many")).unwrap();
     // Snapshots.
     fs::create_dir(at.join(".tembo/snapshots/before")).unwrap();
+    let own = fs::create_dir(at.join(".tembo/snapshots/tembo-array@1"));
+    assert_eq!(own.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
     fs::write(at.join("later"), "x").unwrap();
     let before = at.join(".tembo/snapshots/before");
     assert!(before.join("d/e/large").exists() && !before.join("later").exists());

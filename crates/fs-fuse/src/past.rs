@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tembo_fs::{Error, Fs, ROOT, Time, Tree};
-use tembo_kv::{Error as StoreError, Snapshot};
+use tembo_kv::{Error as StoreError, Snapshot, is_own_name};
 
 use crate::place::{Place, SLOT_MAX};
 
@@ -32,7 +32,7 @@ impl Past {
     /// # Errors
     /// [`Error::NoSuchName`]; those of the store.
     pub(crate) fn named(&self, fs: &Fs, name: &[u8]) -> Result<Place, Error> {
-        let all = fs.store().snapshots();
+        let all = shown(fs);
         let found = all.into_iter().find(|(other, _)| other.as_bytes() == name);
         let missing = || Error::NoSuchName { directory: ROOT, name: name.to_vec() };
         self.version(fs, found.ok_or_else(missing)?.1)
@@ -71,6 +71,13 @@ impl Past {
 
     /// The names of all.
     pub(crate) fn names(fs: &Fs) -> Vec<Vec<u8>> {
-        fs.store().snapshots().into_iter().map(|(name, _)| name.into_bytes()).collect()
+        shown(fs).into_iter().map(|(name, _)| name.into_bytes()).collect()
     }
+}
+
+/// The named snapshots, but for Tembo's own.
+fn shown(fs: &Fs) -> Vec<(String, u64)> {
+    let mut all = fs.store().snapshots();
+    all.retain(|(name, _)| !is_own_name(name));
+    all
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fuser::{Errno, FileAttr, INodeNo};
 use tembo_fs::{AnyTree, AnyTreeMut, Entry, Error, FileKind, Fs, FsTransaction, Inode, ROOT, Time};
-use tembo_kv::{Durability, Error as StoreError};
+use tembo_kv::{Durability, Error as StoreError, is_own_name};
 
 use crate::errors::errno;
 use crate::opened::MARK;
@@ -376,6 +376,9 @@ impl Trees {
         user: u32,
     ) -> Result<Found, Errno> {
         let text = std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
+        if is_own_name(text) {
+            return Err(Errno::EINVAL);
+        }
         if self.fs.store().snapshots().iter().any(|(other, _)| other == text) {
             return Err(Errno::EEXIST);
         }
@@ -390,6 +393,9 @@ impl Trees {
     /// `ENOENT`; those of the store.
     pub(crate) fn drop_snapshot(&self, name: &[u8]) -> Result<(), Errno> {
         let text = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+        if is_own_name(text) {
+            return Err(Errno::ENOENT);
+        }
         match self.fs.store().drop_snapshot(text) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Errno::ENOENT),

@@ -1,7 +1,12 @@
 //! Pragmas that are answered here.
 
+use tembo_kv::is_own_name;
+
 use crate::code::Code;
 use crate::main_file::MainFile;
+
+/// `SQLITE_PERM`: the name is Tembo's own.
+const OWN: Code = Code(3);
 
 /// Whether a name, in lower case, is one of these.
 pub(crate) fn is_known(name: &str) -> bool {
@@ -16,15 +21,18 @@ pub(crate) fn is_known(name: &str) -> bool {
 /// | `tembo_snapshot = NAME` | names the visible version durably, and answers with it |
 /// | `tembo_drop_snapshot = NAME` | 1, or 0: there was none of that name |
 /// | `tembo_snapshots` | the names and their versions |
+///
+/// Names that are Tembo's [own](is_own_name) are not shown, and neither given nor dropped.
 pub(crate) fn answer(file: &MainFile, name: &str, value: Option<&str>) -> Result<String, Code> {
     let database = file.database().clone();
     let store = database.store()?;
     match (name.to_ascii_lowercase().as_str(), value) {
+        ("tembo_snapshot" | "tembo_drop_snapshot", Some(name)) if is_own_name(name) => Err(OWN),
         ("tembo_version", None) => Ok(file.version()?.to_string()),
         ("tembo_snapshot", Some(name)) => Ok(store.save_snapshot(name)?.to_string()),
         ("tembo_drop_snapshot", Some(name)) => Ok(u8::from(store.drop_snapshot(name)?).to_string()),
         ("tembo_snapshots", None) => {
-            let all = store.snapshots().into_iter();
+            let all = store.snapshots().into_iter().filter(|(name, _)| !is_own_name(name));
             let lines: Vec<_> = all.map(|(name, version)| format!("{name}|{version}")).collect();
             Ok(lines.join("\n"))
         }

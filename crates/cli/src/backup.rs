@@ -7,12 +7,14 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tembo_array::Array;
 use tembo_kv::backup::{self, SaveOptions, Since};
 use tembo_kv::{BackupError, Kind, Store};
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
 use crate::progress;
+use crate::snapshots::check_free;
 use crate::store::{StoreArgs, StoreName, beside, listed};
 use saved::Saved;
 
@@ -42,6 +44,9 @@ pub(crate) struct Args {
     /// Leave out what the pool holds beside the store: each other store has a backup of its own, a heap has none
     #[arg(long, conflicts_with = "server")]
     store_only: bool,
+    /// Save the pool though it has clones of devices, which cannot be read where the backup is restored
+    #[arg(long, conflicts_with = "server")]
+    lose_clones: bool,
     /// Leave the pool as it is: a backup that is interrupted begins anew, and nothing is kept for a later --since
     #[arg(long, conflicts_with_all = ["server", "keep"])]
     read_only: bool,
@@ -100,6 +105,10 @@ fn save(args: &Args, pool: &Path) -> anyhow::Result<Saved> {
     if !others.is_empty() && !args.store_only {
         return refuse(Exit::Usage, left_out(pool, store.name(), &others));
     }
+    args.keep.iter().try_for_each(|name| check_free(name))?;
+    if !args.lose_clones {
+        check_clones(pool, &store)?;
+    }
     let since = args.since.as_deref().map(|since| meant(&store, since)).transpose()?;
     let progress = progress::written();
     let options = SaveOptions { since, keep: args.keep.clone() };
@@ -129,6 +138,27 @@ fn left_out(pool: &Path, store: &str, others: &[(String, String)]) -> String {
         );
     }
     what
+}
+
+/// Refuses a store that has clones of devices: a backup has no past, and so not what they read there.
+fn check_clones(pool: &Path, store: &Store) -> anyhow::Result<()> {
+    if !Array::is_in(store) {
+        return Ok(());
+    }
+    let array = Array::open(store)?;
+    // Of one that cannot be read as it is, nothing more is lost.
+    let lost = array.lost()?;
+    let is_lost = |name: &String| lost.iter().any(|(other, _)| other == name);
+    let mut clones = array.clones()?;
+    clones.retain(|name| !is_lost(name));
+    let Some(first) = clones.first() else { return Ok(()) };
+    let (pool, names) = (pool.display(), clones.join(", "));
+    let what = format!(
+        "a backup has no past, and so not what clones of devices read there: {names}; \
+         `tembo device detach {pool} {first}` gives one blocks of its own, and --lose-clones leaves it unreadable \
+         where the backup is restored"
+    );
+    refuse(Exit::Usage, what)
 }
 
 fn is_store((_, kind): &(String, String)) -> bool {

@@ -1,6 +1,8 @@
 //! `tembo device`: the block devices of a pool.
 
+mod check;
 mod copy;
+mod list;
 mod serve;
 
 use std::path::PathBuf;
@@ -10,9 +12,11 @@ use serde::Serialize;
 use tembo_array::{Array, DeviceOptions};
 
 use crate::bytes::{self, Bytes};
-use crate::devices::{PoolArgs, Then, close, existing, made, shown, to_read, to_write};
+use crate::devices::{PoolArgs, Then, close, existing, made, shown, to_write};
 use crate::exit::Exit;
 use crate::output::{Lines, print, print_line};
+use crate::snapshots::check_free;
+use list::described;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,10 +27,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the devices
-    List(PoolArgs),
+    List(list::Args),
     /// Make a device; what is not written takes no space
     Create(Create),
-    /// Remove a device; its snapshots and clones stay readable
+    /// Remove a device; its clones and, with --snapshot, what snapshots have of it stay readable
     Remove(Named),
     /// Copy an image, or standard input, into a device that is made: all or nothing
     Import(Import),
@@ -36,6 +40,8 @@ enum Command {
     Snapshot(Snapshot),
     /// Make a device that begins as another one, in constant time and space
     Clone(Clone),
+    /// Give a clone blocks of its own, so that it is a clone no longer: takes the time and the space of a copy. A backup has it whole
+    Detach(Named),
     /// Verify all devices, and account for every byte of the pool
     Check(PoolArgs),
     /// Say how large a device is, and what it takes
@@ -151,19 +157,6 @@ impl Shape {
     }
 }
 
-/// A device, described.
-#[derive(Serialize)]
-struct Described {
-    name: String,
-    len: u64,
-    block_size: u64,
-    /// Bytes in blocks that are stored, those of what it was cloned from included.
-    stored: u64,
-    grows: bool,
-    is_clone: bool,
-    version: u64,
-}
-
 /// What a command has done to a device.
 #[derive(Serialize)]
 struct Done<'d> {
@@ -176,7 +169,7 @@ struct Done<'d> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::List(args) => list(args),
+        Command::List(args) => list::run(args),
         Command::Create(args) => create(args),
         Command::Remove(args) => {
             let array = to_write(&args.pool.pool)?;
@@ -189,34 +182,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::Clone(args) => {
             clone(&args.named.pool, &args.named.name, &args.clone, args.then.snapshot.as_deref())
         }
-        Command::Check(args) => check(args),
+        Command::Detach(args) => detach(args),
+        Command::Check(args) => check::run(args),
         Command::Stat(args) => stat(args),
         Command::Changes(args) => changes(args),
         Command::Serve(args) => serve::run(args),
     }
-}
-
-fn described(array: &Array, name: &str, then: Option<&str>) -> anyhow::Result<Described> {
-    let shown = shown(array, name, then)?;
-    Ok(Described {
-        name: name.to_owned(),
-        len: shown.len(),
-        block_size: shown.block_size() as u64,
-        stored: shown.stored()?.iter().map(|range| range.end - range.start).sum(),
-        grows: shown.grows(),
-        is_clone: shown.is_clone(),
-        version: shown.version(),
-    })
-}
-
-fn list(args: &PoolArgs) -> anyhow::Result<Exit> {
-    let Some(array) = to_read(&args.pool)? else { return Ok(Exit::Done) };
-    for name in array.devices()? {
-        let one = described(&array, &name, None)?;
-        let (len, stored) = (Bytes(one.len).to_string(), Bytes(one.stored).to_string());
-        print_line(args.json, &one, &format!("{len:>10} {stored:>10} stored  {name}"))?;
-    }
-    Ok(Exit::Done)
 }
 
 fn create(args: &Create) -> anyhow::Result<Exit> {
@@ -268,6 +239,7 @@ pub(crate) fn snapshot(Snapshot { pool, snapshot: name }: &Snapshot) -> anyhow::
         snapshot: &'n str,
         version: u64,
     }
+    check_free(name)?;
     let array = to_write(&pool.pool)?;
     let version = array.store().save_snapshot(name)?;
     close(array)?;
@@ -292,43 +264,16 @@ pub(crate) fn clone(
     reported(args.json, &done)
 }
 
-fn check(args: &PoolArgs) -> anyhow::Result<Exit> {
-    #[derive(Serialize)]
-    struct Checked {
-        pool: String,
-        devices: u64,
-        blocks: u64,
-        /// Blocks that belong to no device.
-        stray: u64,
-        /// Bytes that are taken, and unreachable.
-        leaked: u64,
-    }
-    let mut found = Checked {
-        pool: args.pool.display().to_string(),
-        devices: 0,
-        blocks: 0,
-        stray: 0,
-        leaked: 0,
-    };
-    if let Some(array) = to_read(&args.pool)? {
-        let check = array.check()?;
-        (found.devices, found.blocks, found.stray) = (check.devices, check.blocks, check.stray);
-        found.leaked = array.store().check()?.account.leaked;
-    }
-    let mut lines = Lines::default();
-    lines.add("pool", &found.pool);
-    lines.add("devices", found.devices);
-    lines.add("blocks", found.blocks);
-    lines.add("stray blocks", found.stray);
-    lines.add("leaked", Bytes(found.leaked));
-    print(args.json, &found, &lines)?;
-    Ok(if found.stray + found.leaked == 0 { Exit::Done } else { Exit::CheckFailed })
+fn detach(args: &Named) -> anyhow::Result<Exit> {
+    let array = to_write(&args.pool.pool)?;
+    let bytes = array.detach(&array.device(&args.name)?)?;
+    finish(array, args, bytes)
 }
 
 fn stat(args: &Stat) -> anyhow::Result<Exit> {
     let Named { pool, name } = &args.named;
     let array = existing(&pool.pool, name)?;
-    let one = described(&array, name, args.then.snapshot.as_deref())?;
+    let one = described(&shown(&array, name, args.then.snapshot.as_deref())?)?;
     let mut lines = Lines::default();
     lines.add("device", &one.name);
     lines.add("length", format_args!("{} ({} bytes)", Bytes(one.len), one.len));

@@ -54,10 +54,10 @@ pub(crate) fn shown(
     name: &str,
     then: Option<&str>,
 ) -> anyhow::Result<DeviceSnapshot> {
-    let device = array.device(name)?;
     Ok(match then {
-        Some(then) => device.at_name(then)?,
-        None => device.snapshot()?,
+        // It may have been removed since.
+        Some(then) => array.device_at_name(name, then)?,
+        None => array.device(name)?.snapshot()?,
     })
 }
 

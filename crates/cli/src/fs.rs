@@ -13,11 +13,12 @@ use clap::Subcommand;
 use tembo_fs::{
     ACCESS_LIST, Condition, DifferenceKind, Error, FileKind, Format, Fs, New, Time, Tree,
 };
-use tembo_kv::{Durability, Snapshot, Store};
+use tembo_kv::{Durability, Snapshot, Store, is_own_name};
 
 use crate::exit::{Exit, refuse};
 use crate::files::{COPIED, now, own_root};
 use crate::output::line;
+use crate::snapshots::check_free;
 use crate::store::{open_as_is, open_to_read};
 
 #[derive(Debug, clap::Args)]
@@ -174,6 +175,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         Command::Check { pool } => check(pool),
         Command::Snapshot { pool, name } => {
+            check_free(name)?;
             let store = open_as_is(pool)?;
             Fs::open(&store)?.store().save_snapshot(name)?;
             store.close()?;
@@ -203,6 +205,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::Log { pool, times: false } => {
             let store = open_to_read(pool)?;
             let mut all = store.snapshots();
+            all.retain(|(name, _)| !is_own_name(name));
             all.sort_by_key(|(_, version)| *version);
             for (name, version) in all {
                 line(format_args!("{version}\t{name}"))?;
@@ -234,7 +237,7 @@ fn close(fs: Fs) -> anyhow::Result<Exit> {
 
 /// That a snapshot of that name is there.
 fn known(store: &Store, name: &str) -> anyhow::Result<()> {
-    match store.snapshots().iter().any(|(other, _)| other == name) {
+    match store.snapshots().iter().any(|(other, _)| other == name && !is_own_name(name)) {
         true => Ok(()),
         false => refuse(Exit::NotKept, format!("there is no snapshot named {name:?}")),
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tembo_kv::is_own_name;
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         true => args.store.open_to_read(&args.pool)?,
         false => args.store.open_as_is(&args.pool)?,
     };
+    args.drop.iter().try_for_each(|name| check_free(name))?;
     let there = store.snapshots();
     let is_missing = |name: &&String| there.iter().all(|(other, _)| other != *name);
     if let Some(name) = args.drop.iter().find(is_missing) {
@@ -45,15 +47,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     for name in &args.drop {
         store.drop_snapshot(name)?;
     }
+    let mut snapshots = store.snapshots();
+    snapshots.retain(|(name, _)| !is_own_name(name));
     let found = Snapshots {
         pool: args.pool.display().to_string(),
         version: store.visible(),
-        snapshots: store.snapshots(),
+        snapshots,
         dropped: args.drop.clone(),
     };
     store.close()?;
     print(args.json, &found, &lines(&found))?;
     Ok(Exit::Done)
+}
+
+/// That a snapshot's name may be given or dropped: it is none of Tembo's own.
+pub(crate) fn check_free(name: &str) -> anyhow::Result<()> {
+    if is_own_name(name) {
+        let advice = "use another name; to have it dropped, remove or detach the clones";
+        let what = format!("{name:?} is a name by which Tembo keeps what clones read: {advice}");
+        return refuse(Exit::Usage, what);
+    }
+    Ok(())
 }
 
 fn lines(found: &Snapshots) -> Lines {

@@ -154,8 +154,22 @@ fn described(shown: &DeviceSnapshot) -> anyhow::Result<Option<Described>> {
 }
 
 fn list(args: &PoolArgs) -> anyhow::Result<Exit> {
+    /// A clone that cannot be read: whether it is a database is not known.
+    #[derive(Serialize)]
+    struct Lost<'n> {
+        name: &'n str,
+        /// The version of which it is, and which the pool does not have.
+        lost: u64,
+    }
     let Some(array) = to_read(&args.pool)? else { return Ok(Exit::Done) };
+    let lost = array.lost()?;
     for name in array.devices()? {
+        if let Some((name, lost)) = lost.iter().find(|(other, _)| *other == name) {
+            let text =
+                format!("{:>10} {name}: a clone of version {lost}, which is not here", "lost");
+            print_line(args.json, &Lost { name, lost: *lost }, &text)?;
+            continue;
+        }
         if let Some(one) = described(&shown(&array, &name, None)?)? {
             let (bytes, stored) = (Bytes(one.bytes).to_string(), Bytes(one.stored).to_string());
             let line = format!("{bytes:>10} {stored:>10} stored  {} pages  {name}", one.pages);
@@ -236,7 +250,13 @@ fn check(args: &PoolArgs) -> anyhow::Result<Exit> {
     }
     let mut found = Checked { pool: args.pool.display().to_string(), ..Checked::default() };
     if let Some(array) = to_read(&args.pool)? {
+        let lost = array.lost()?;
         for name in array.devices()? {
+            if let Some((name, version)) = lost.iter().find(|(other, _)| *other == name) {
+                let what = format!("a clone of version {version}, which is not here: remove it");
+                found.faults.push((name.clone(), what));
+                continue;
+            }
             let shown = shown(&array, &name, None)?;
             if let Some(header) = tembo_sqlite::header(&shown)? {
                 found.databases += 1;

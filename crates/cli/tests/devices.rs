@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "devices/clones.rs"]
+mod clones;
 #[path = "devices/served.rs"]
 mod served;
 
@@ -97,7 +99,9 @@ fn an_image_comes_in_and_out_and_an_old_copy_is_brought_up_to_date() {
     let output = folder.with_input("device import a.pool disk -", &image);
     assert!(output.status.success(), "{output:?}");
     // It is another device of that name: the two have no difference.
-    folder.refused("device changes a.pool disk --since monday", 39, "no device");
+    folder.refused("device changes a.pool disk --since monday", 39, "different devices");
+    folder.done("device export a.pool disk then --snapshot monday");
+    assert!(same(&folder.path("out"), &folder.path("then")));
     folder.done("device export a.pool copy copied");
     assert!(same(&folder.path("out"), &folder.path("copied")));
     let names: Vec<_> =

@@ -98,7 +98,10 @@ fn of_fs(error: &tembo_fs::Error) -> Option<Exit> {
 fn of_array(error: &tembo_array::Error) -> Option<Exit> {
     match error {
         tembo_array::Error::Store(error) => of_kv(error),
-        tembo_array::Error::NoSuchDevice { .. } => Some(Exit::NoDevice),
+        // Another device of the name is not the one that was asked for.
+        tembo_array::Error::NoSuchDevice { .. } | tembo_array::Error::NotComparable => {
+            Some(Exit::NoDevice)
+        }
         tembo_array::Error::DeviceExists { .. } => Some(Exit::Exists),
         tembo_array::Error::BlockSize { .. }
         | tembo_array::Error::DeviceName { .. }
@@ -208,6 +211,7 @@ fn of_io(error: &io::Error) -> Option<Exit> {
             Some(Exit::DiskFull)
         }
         io::ErrorKind::AddrInUse => Some(Exit::AddressInUse),
+        io::ErrorKind::AlreadyExists => Some(Exit::Exists),
         _ => None,
     }
 }

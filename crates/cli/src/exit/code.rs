@@ -180,7 +180,7 @@ const TABLE: &[Row] = &[
         Exit::NotKept,
         29,
         "that version is not kept any more",
-        "take a whole backup; with --keep NAME the next one can follow it",
+        "of a backup: take a whole one; with --keep NAME the next one can follow it",
     ),
     (
         Exit::NoBackupDir,

@@ -1,8 +1,10 @@
 //! Devices served to NBD clients that people have: qemu's, libnbd's, fio. One that is not there is named, and not tried.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::Folder;
 
@@ -14,7 +16,13 @@ struct Served<'f> {
 impl Folder {
     fn serve(&self, words: &str) -> Served<'_> {
         let mut server = Command::new(env!("CARGO_BIN_EXE_tembo"));
-        server.args(words.split(' ')).current_dir(self.0.path()).stdout(Stdio::piped());
+        server.args(words.split(' '));
+        self.serve_by(server)
+    }
+
+    /// The same, by a command that becomes the server.
+    fn serve_by(&self, mut server: Command) -> Served<'_> {
+        server.current_dir(self.0.path()).stdout(Stdio::piped());
         let mut server = server.spawn().unwrap();
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         let ready = lines.next().unwrap().unwrap();
@@ -153,4 +161,60 @@ fn a_server_says_what_is_wrong() {
     let served = folder.serve(SERVE);
     folder.refused("device serve a.pool --socket other", 11, "held by");
     served.stop();
+    fs::write(folder.path("precious"), "precious").unwrap();
+    folder.refused("device serve a.pool --socket precious", 28, "something else than a socket");
+    assert_eq!(fs::read_to_string(folder.path("precious")).unwrap(), "precious");
+}
+
+/// Whether a server greets a client within some seconds.
+fn is_greeted(mut client: &UnixStream) -> bool {
+    client.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    client.read_exact(&mut [0; 18]).is_ok()
+}
+
+/// Hundredths of a second for which a process has used a processor.
+fn processor_time(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    // Behind the name: the state is field 3, user and system time 14 and 15.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    [11, 12].map(|at| fields[at].parse::<u64>().unwrap()).iter().sum()
+}
+
+#[test]
+fn clients_for_which_there_are_no_descriptors_do_not_end_the_others() {
+    let folder = Folder::new();
+    folder.done("device create a.pool disk --len 1M");
+    // A connection takes two at first: with one of the limits it is the second that there is not.
+    for limit in [40, 41] {
+        let mut server = Command::new("sh");
+        let script = format!("ulimit -n {limit} && exec \"$0\" {SERVE} 2> said");
+        server.args(["-c", &script, env!("CARGO_BIN_EXE_tembo")]);
+        let served = folder.serve_by(server);
+        let connect = || UnixStream::connect(folder.path("socket")).unwrap();
+        let mut first = connect();
+        assert!(is_greeted(&first));
+        let others: Vec<UnixStream> = (0..50).map(|_| connect()).collect();
+        let greeted = others.iter().take_while(|client| is_greeted(client)).count();
+        assert!((1..50).contains(&greeted), "{greeted}");
+        // It does not go round and round while one waits.
+        let (before, begin) = (processor_time(served.server.id()), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        let used = processor_time(served.server.id()) - before;
+        assert!(u128::from(used) * 10 * 4 < begin.elapsed().as_millis(), "{used} hundredths");
+        // The first one goes on, and when the others are gone there is room again.
+        first.write_all(&[0, 0, 0, 3]).unwrap();
+        first.write_all(b"IHAVEOPT\0\0\0\x02\0\0\0\0").unwrap();
+        first.read_exact(&mut [0; 20]).unwrap();
+        drop(others);
+        let patience = Instant::now() + Duration::from_secs(30);
+        while !is_greeted(&connect()) {
+            assert!(Instant::now() < patience, "there is no room");
+        }
+        let said = fs::read_to_string(folder.path("said")).unwrap();
+        assert!(
+            said.contains("an NBD client is not served") && said.contains("ulimit -n"),
+            "{said}"
+        );
+        served.stop();
+    }
 }

@@ -13,6 +13,8 @@ pub(crate) const OK: c_int = 0;
 pub(crate) const OK_LOAD_PERMANENTLY: c_int = 256;
 
 impl Code {
+    /// What is not possible, whatever the disk does.
+    pub(crate) const REFUSED: Code = Code(1);
     pub(crate) const BUSY: Code = Code(5);
     pub(crate) const READONLY: Code = Code(8);
     pub(crate) const IOERR: Code = Code(10);
@@ -25,6 +27,8 @@ impl Code {
     pub(crate) const BUSY_SNAPSHOT: Code = Code(5 | 2 << 8);
     pub(crate) const IOERR_SHORT_READ: Code = Code(10 | 2 << 8);
     pub(crate) const IOERR_FSYNC: Code = Code(10 | 4 << 8);
+    /// What is to be removed is not there.
+    pub(crate) const IOERR_DELETE_NOENT: Code = Code(10 | 23 << 8);
 }
 
 impl Code {
@@ -64,13 +68,21 @@ impl From<kv::Error> for Code {
 pub(crate) const OPEN_READONLY: c_int = 0x1;
 pub(crate) const OPEN_READWRITE: c_int = 0x2;
 pub(crate) const OPEN_CREATE: c_int = 0x4;
+pub(crate) const OPEN_DELETEONCLOSE: c_int = 0x8;
+pub(crate) const OPEN_EXCLUSIVE: c_int = 0x10;
 pub(crate) const OPEN_MAIN_DB: c_int = 0x100;
 pub(crate) const OPEN_MAIN_JOURNAL: c_int = 0x800;
+pub(crate) const OPEN_TEMP_JOURNAL: c_int = 0x1000;
 pub(crate) const OPEN_SUPER_JOURNAL: c_int = 0x4000;
 pub(crate) const OPEN_WAL: c_int = 0x80000;
 
+pub(crate) const ACCESS_EXISTS: c_int = 0;
+
 /// What can be relied on: writes to the database are atomic and in order, whatever a crash does.
-pub(crate) const CHARACTERISTICS: c_int = 0x200 | 0x400 | 0x800 | 0x1000;
+pub(crate) const CHARACTERISTICS: c_int = 0x200 | IOCAP_SEQUENTIAL | 0x800 | 0x1000;
+
+/// With it SQLite does not sync a super-journal.
+pub(crate) const IOCAP_SEQUENTIAL: c_int = 0x400;
 
 pub(crate) const LOCK_NONE: c_int = 0;
 pub(crate) const LOCK_SHARED: c_int = 1;

@@ -4,7 +4,9 @@
 //! build, and a program may have one version of it only. The interface is stable: structures and the table of functions grow at
 //! their ends (`sqlite3.h`, `sqlite3ext.h`).
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::code::{ACCESS_EXISTS, Code, OK};
 
 /// An open file, of which SQLite knows the first field.
 #[repr(C)]
@@ -62,6 +64,71 @@ pub(crate) struct Vfs {
     pub(crate) current_time_ms: Option<unsafe extern "C" fn(*mut Vfs, *mut i64) -> c_int>,
 }
 
+/// The VFS that was the default when ours was registered.
+#[derive(Clone, Copy)]
+pub(crate) struct DefaultVfs(*mut Vfs);
+
+impl DefaultVfs {
+    /// # Safety
+    /// It is registered, and stays so.
+    pub(crate) unsafe fn new(vfs: *mut Vfs) -> DefaultVfs {
+        DefaultVfs(vfs)
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut Vfs {
+        self.0
+    }
+
+    /// Bytes that an open file of it needs.
+    pub(crate) fn file_size(self) -> usize {
+        // SAFETY: what SQLite has registered stays, and does not change but for its link.
+        usize::try_from(unsafe { (*self.0).file_size }).unwrap_or(0)
+    }
+
+    /// # Safety
+    /// As of `xOpen`: a name of SQLite's or null, and a place with as many bytes as the VFS needs.
+    pub(crate) unsafe fn open(
+        self,
+        name: *const c_char,
+        to: *mut SqliteFile,
+        flags: c_int,
+        out: *mut c_int,
+    ) -> c_int {
+        // SAFETY: the VFS stays; the rest is the caller's promise.
+        unsafe { ((*self.0).open)(self.0, name, to, flags, out) }
+    }
+
+    /// # Safety
+    /// As of `xDelete`: a path.
+    pub(crate) unsafe fn delete(self, name: *const c_char, sync: c_int) -> c_int {
+        // SAFETY: as above.
+        unsafe { ((*self.0).delete)(self.0, name, sync) }
+    }
+
+    /// # Safety
+    /// As of `xAccess`: a path, and a place for the answer.
+    pub(crate) unsafe fn access(
+        self,
+        name: *const c_char,
+        flags: c_int,
+        answer: *mut c_int,
+    ) -> c_int {
+        // SAFETY: as above.
+        unsafe { ((*self.0).access)(self.0, name, flags, answer) }
+    }
+
+    /// # Safety
+    /// `name` is a path.
+    pub(crate) unsafe fn has(self, name: *const c_char) -> bool {
+        let mut answer = 0;
+        // SAFETY: the caller's promise.
+        let code = unsafe { self.access(name, ACCESS_EXISTS, &raw mut answer) };
+        code == OK && answer != 0
+    }
+}
+
+type Log = unsafe extern "C" fn(c_int, *const c_char, ...);
+
 /// SQLite's own functions that are used.
 #[derive(Clone, Copy)]
 pub(crate) struct Api {
@@ -71,6 +138,7 @@ pub(crate) struct Api {
     pub(crate) uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
     /// Of a connection.
     pub(crate) get_autocommit: unsafe extern "C" fn(*mut c_void) -> c_int,
+    log: Log,
 }
 
 /// Places of functions in SQLite's table (`struct sqlite3_api_routines`).
@@ -78,7 +146,12 @@ const GET_AUTOCOMMIT: usize = 60;
 const MALLOC: usize = 68;
 const VFS_FIND: usize = 141;
 const VFS_REGISTER: usize = 142;
+const LOG: usize = 167;
 const URI_PARAMETER: usize = 189;
+
+/// Those of all that are used.
+const PLACES: [usize; 6] =
+    [GET_AUTOCOMMIT, MALLOC, VFS_FIND, VFS_REGISTER, LOG, URI_PARAMETER];
 
 impl Api {
     /// From the table that SQLite gives an extension. `None`: there is none.
@@ -92,8 +165,7 @@ impl Api {
         }
         // SAFETY: the table has at least so many entries, each a pointer to a function.
         let at = |index| unsafe { *table.add(index) };
-        let used = [GET_AUTOCOMMIT, MALLOC, VFS_FIND, VFS_REGISTER, URI_PARAMETER];
-        if used.iter().any(|&index| at(index).is_null()) {
+        if PLACES.iter().any(|&index| at(index).is_null()) {
             return None;
         }
         // SAFETY: these are the places of functions of these types, and none is null.
@@ -119,7 +191,14 @@ impl Api {
                     *const c_void,
                     unsafe extern "C" fn(*mut c_void) -> c_int,
                 >(at(GET_AUTOCOMMIT)),
+                log: std::mem::transmute::<*const c_void, Log>(at(LOG)),
             })
         }
+    }
+
+    /// Writes to the program's error log (`SQLITE_CONFIG_LOG`), if it has one: a result code says little.
+    pub(crate) fn log(&self, code: Code, text: &CStr) {
+        // SAFETY: SQLite's own function; the format asks for one text, which ends with a zero.
+        unsafe { (self.log)(code.0, c"%s".as_ptr(), text.as_ptr()) };
     }
 }

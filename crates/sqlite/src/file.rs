@@ -10,17 +10,21 @@ use parking_lot::Mutex;
 use crate::code::{
     CHARACTERISTICS, Code, FCNTL_COMMIT_PHASETWO, FCNTL_HAS_MOVED, FCNTL_LOCK_STATE,
     FCNTL_OVERWRITE, FCNTL_PDB, FCNTL_PRAGMA, FCNTL_SIZE_HINT, FCNTL_SYNC, FCNTL_VFSNAME,
+    IOCAP_SEQUENTIAL,
     LOCK_NONE, OK,
 };
 use crate::ffi::{Api, IoMethods, SqliteFile};
-use crate::journal::{self, Journal};
+use crate::journal::Journal;
 use crate::open_file::OpenFile;
+use crate::open_names::OpenName;
 use crate::process::generation;
+use crate::super_journal::{self, SuperFile};
 
 /// What SQLite has open.
 pub(crate) enum Kind {
-    Main(Arc<Mutex<OpenFile>>),
-    Journal(Arc<Mutex<Journal>>),
+    Main { file: Arc<Mutex<OpenFile>>, _name: OpenName },
+    Journal(Mutex<Journal>),
+    Super(SuperFile),
 }
 
 /// What is ours of an open file.
@@ -40,6 +44,13 @@ impl File {
         File { kind, api, connection, generation: generation() }
     }
 }
+/// What a program's error log gets: what SQLite says of a result code is not enough to go by.
+const NOT_THE_MAIN_DATABASE: &CStr =
+    c"a transaction writes an ordinary file and a database of Tembo that is attached to it: \
+    open Tembo's database as the first one, and attach the file to that";
+const NO_SUPER_JOURNAL: &CStr = c"a transaction writes an ordinary file that is attached to a database of Tembo, beside which the \
+    super-journal cannot be made: open the one database of a pool as the first one, in a folder that takes files and has space, \
+    or give the file journal_mode = WAL";
 
 /// Bytes in a sector, as SQLite gets to know it: no page is smaller than what is written whole.
 const SECTOR_SIZE: c_int = 4096;
@@ -60,7 +71,8 @@ static METHODS: IoMethods = IoMethods {
     device_characteristics,
 };
 
-/// Runs `work`, from which no panic gets into SQLite.
+/// Runs `work`, from which no panic gets into SQLite: it is an error of the call. So in a build whose panics unwind; with `panic = "abort"`,
+/// as in this workspace's release profile, a panic ends the program (a profile has no such setting for one package).
 pub(crate) fn guard(work: impl FnOnce() -> Result<(), Code>) -> c_int {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => OK,
@@ -121,9 +133,8 @@ unsafe extern "C" fn close(of: *mut SqliteFile) -> c_int {
         let file = unsafe { Box::from_raw((*of).file.cast::<File>()) };
         // SAFETY: as above.
         unsafe { (*of).file = std::ptr::null_mut() };
-        if let Kind::Main(main) = &file.kind {
-            main.lock().unlock(LOCK_NONE);
-            journal::leave(main);
+        if let Kind::Main { file, .. } = &file.kind {
+            file.lock().unlock(LOCK_NONE);
         }
         Ok(())
     })
@@ -137,8 +148,9 @@ unsafe extern "C" fn read(of: *mut SqliteFile, to: *mut c_void, len: c_int, at: 
         let (file, to) = unsafe { (file(of)?, bytes_mut(to, len)) };
         let at = unsigned(at)?;
         let done = match &file.kind {
-            Kind::Main(main) => main.lock().read(at, to)?,
-            Kind::Journal(journal) => journal.lock().read(at, to),
+            Kind::Main { file, .. } => file.lock().read(at, to)?,
+            Kind::Journal(journal) => journal.lock().read(at, to)?,
+            Kind::Super(file) => file.read(at, to),
         };
         if done == to.len() {
             return Ok(());
@@ -156,8 +168,16 @@ unsafe extern "C" fn write(of: *mut SqliteFile, from: *const c_void, len: c_int,
         let (file, from) = unsafe { (file(of)?, &*bytes_mut(from.cast_mut(), len)) };
         let at = unsigned(at)?;
         match &file.kind {
-            Kind::Main(main) => main.lock().write(at, from),
-            Kind::Journal(journal) => journal.lock().write(at, from),
+            Kind::Main { file, .. } => file.lock().write(at, from),
+            Kind::Journal(journal) => {
+                let mut journal = journal.lock();
+                journal.write(at, from)?;
+                if let Some(name) = super_journal::named_by(from) {
+                    journal.name(name);
+                }
+                Ok(())
+            }
+            Kind::Super(file) => file.write(at, from),
         }
     })
 }
@@ -170,9 +190,10 @@ unsafe extern "C" fn truncate(of: *mut SqliteFile, len: i64) -> c_int {
         let file = unsafe { file(of) }?;
         let len = unsigned(len)?;
         match &file.kind {
-            Kind::Main(main) => main.lock().truncate(len),
-            Kind::Journal(journal) => {
-                journal.lock().truncate(len);
+            Kind::Main { file, .. } => file.lock().truncate(len),
+            Kind::Journal(journal) => journal.lock().truncate(len),
+            Kind::Super(file) => {
+                file.truncate(len);
                 Ok(())
             }
         }
@@ -184,10 +205,13 @@ unsafe extern "C" fn truncate(of: *mut SqliteFile, len: i64) -> c_int {
 unsafe extern "C" fn sync(of: *mut SqliteFile, _flags: c_int) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        if let Kind::Main(main) = &unsafe { file(of) }?.kind {
-            main.lock().sync()?;
+        let File { kind, api, .. } = unsafe { file(of) }?;
+        match kind {
+            Kind::Main { file, .. } => file.lock().sync(),
+            // It is needed by ROLLBACK only.
+            Kind::Journal(_) => Ok(()),
+            Kind::Super(file) => file.sync().inspect_err(|code| api.log(*code, NO_SUPER_JOURNAL)),
         }
-        Ok(())
     })
 }
 
@@ -197,8 +221,9 @@ unsafe extern "C" fn file_size(of: *mut SqliteFile, size: *mut i64) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
         let len = match &unsafe { file(of) }?.kind {
-            Kind::Main(main) => main.lock().len()?,
+            Kind::Main { file, .. } => file.lock().len()?,
             Kind::Journal(journal) => journal.lock().len(),
+            Kind::Super(file) => file.len(),
         };
         // SAFETY: SQLite passes a place for the answer.
         unsafe { *size = i64::try_from(len).unwrap_or(i64::MAX) };
@@ -212,8 +237,8 @@ unsafe extern "C" fn lock(of: *mut SqliteFile, level: c_int) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
         match &unsafe { file(of) }?.kind {
-            Kind::Main(main) => main.lock().lock(level),
-            Kind::Journal(_) => Ok(()),
+            Kind::Main { file, .. } => file.lock().lock(level),
+            Kind::Journal(_) | Kind::Super(_) => Ok(()),
         }
     })
 }
@@ -223,8 +248,8 @@ unsafe extern "C" fn lock(of: *mut SqliteFile, level: c_int) -> c_int {
 unsafe extern "C" fn unlock(of: *mut SqliteFile, level: c_int) -> c_int {
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
-        if let Kind::Main(main) = &unsafe { file(of) }?.kind {
-            main.lock().unlock(level);
+        if let Kind::Main { file, .. } = &unsafe { file(of) }?.kind {
+            file.lock().unlock(level);
         }
         Ok(())
     })
@@ -236,8 +261,8 @@ unsafe extern "C" fn check_reserved_lock(of: *mut SqliteFile, answer: *mut c_int
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
         let is_reserved = match &unsafe { file(of) }?.kind {
-            Kind::Main(main) => main.lock().has_writer()?,
-            Kind::Journal(_) => false,
+            Kind::Main { file, .. } => file.lock().has_writer()?,
+            Kind::Journal(_) | Kind::Super(_) => false,
         };
         // SAFETY: SQLite passes a place for the answer.
         unsafe { *answer = c_int::from(is_reserved) };
@@ -253,8 +278,13 @@ unsafe extern "C" fn sector_size(_of: *mut SqliteFile) -> c_int {
 
 /// # Safety
 /// SQLite calls it, with what the function of that name is given.
-unsafe extern "C" fn device_characteristics(_of: *mut SqliteFile) -> c_int {
-    CHARACTERISTICS
+unsafe extern "C" fn device_characteristics(of: *mut SqliteFile) -> c_int {
+    // SAFETY: SQLite calls this with an open file.
+    match unsafe { file(of) } {
+        // What it names is known when SQLite syncs it.
+        Ok(File { kind: Kind::Super(_), .. }) => CHARACTERISTICS & !IOCAP_SEQUENTIAL,
+        _ => CHARACTERISTICS,
+    }
 }
 
 /// # Safety
@@ -263,16 +293,11 @@ unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c
     guard(|| {
         // SAFETY: SQLite calls this with an open file.
         let File { kind, api, connection, .. } = unsafe { file(of) }?;
-        let Kind::Main(main) = kind else { return Err(Code::NOTFOUND) };
+        let Kind::Main { file: main, .. } = kind else { return Err(Code::NOTFOUND) };
         match what {
             FCNTL_COMMIT_PHASETWO => main.lock().commit(),
-            FCNTL_SYNC => {
-                // SAFETY: with this number SQLite passes the name of the super-journal, or null.
-                if let Some(name) = unsafe { text(with.cast()) }.filter(|name| !name.is_empty()) {
-                    journal::join(&name, main)?;
-                }
-                Ok(())
-            }
+            // SAFETY: with this number SQLite passes the name of the super-journal, or null.
+            FCNTL_SYNC => join(api, main, unsafe { text(with.cast()) }),
             FCNTL_SIZE_HINT | FCNTL_OVERWRITE => Ok(()),
             FCNTL_LOCK_STATE => {
                 // SAFETY: with this number SQLite passes a place for the answer.
@@ -321,6 +346,19 @@ unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c
 unsafe fn is_autocommit(api: &Api, connection: *const *mut c_void) -> bool {
     // SAFETY: the caller's promise: the place has the connection that runs the statement.
     !connection.is_null() && unsafe { (api.get_autocommit)(*connection) } != 0
+}
+
+/// What a database writes is complete; it is to commit with a super-journal's others, if there is one.
+fn join(api: &Api, main: &Arc<Mutex<OpenFile>>, name: Option<String>) -> Result<(), Code> {
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        main.lock().leave_super_journal();
+        return Ok(());
+    };
+    let joined = super_journal::join(&name, main);
+    if joined == Err(Code::REFUSED) {
+        api.log(Code::REFUSED, NOT_THE_MAIN_DATABASE);
+    }
+    joined
 }
 
 /// A text of SQLite's, copied; `None`: there is none.

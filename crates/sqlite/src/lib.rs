@@ -14,6 +14,7 @@
 
 #![allow(unsafe_code)]
 
+mod bytes;
 mod code;
 mod entry;
 mod ffi;
@@ -24,6 +25,7 @@ mod kept_pages;
 mod listener;
 mod main_file;
 mod open_file;
+mod open_names;
 mod ordinary;
 mod owner;
 mod page_one;
@@ -33,6 +35,8 @@ mod process;
 mod recent;
 mod remote;
 mod socket;
+mod super_journal;
+mod temporary_file;
 mod thread;
 mod vfs;
 mod view;

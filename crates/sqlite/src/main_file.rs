@@ -32,6 +32,8 @@ pub(crate) struct MainFile {
     tx: Option<Transaction>,
     /// What it has written.
     changes: Changes,
+    /// Page 1 was stored without the WAL that SQLite has written it with, and still has it with in its cache.
+    was_with_wal: bool,
 }
 
 impl MainFile {
@@ -46,8 +48,9 @@ impl MainFile {
             View::At(version) => Some(database.device().at(*version)),
         };
         let past = past.transpose().map_err(|_| Code::CANTOPEN)?;
-        let (snapshot, commits, tx, changes) = (None, 0, None, Changes::default());
-        Ok(MainFile { database, past, lock: LOCK_NONE, snapshot, commits, tx, changes })
+        let (snapshot, commits, tx, lock) = (None, 0, None, LOCK_NONE);
+        let (changes, was_with_wal) = (Changes::default(), false);
+        Ok(MainFile { database, past, lock, snapshot, commits, tx, changes, was_with_wal })
     }
 
     pub(crate) fn database(&self) -> &Arc<Database> {
@@ -102,6 +105,17 @@ impl MainFile {
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
+        if page_one::needs_wal(offset, bytes) {
+            // `sqlite3_backup` copies it so.
+            let mut page = bytes.to_vec();
+            page_one::take_wal_away(offset, &mut page);
+            self.was_with_wal = true;
+            return self.put(offset, &page);
+        }
+        self.put(offset, bytes)
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Code> {
         self.changes.add(offset..offset.saturating_add(bytes.len() as u64));
         let database = self.database.clone();
         let (device, tx) = (database.device(), self.writing()?);
@@ -177,7 +191,7 @@ impl MainFile {
             return;
         }
         if self.lock >= LOCK_RESERVED && level < LOCK_RESERVED {
-            (self.tx, self.changes) = (None, Changes::default());
+            (self.tx, self.changes, self.was_with_wal) = (None, Changes::default(), false);
             self.database.end_writing();
         }
         if level == LOCK_NONE {
@@ -201,7 +215,8 @@ impl MainFile {
     }
 
     /// Sees to it that what the transaction leaves behind has a greater change counter than what it found. While SQLite keeps its
-    /// lock (`locking_mode = EXCLUSIVE`) it raises the counter only once: of an ordinary file it keeps readers out.
+    /// lock (`locking_mode = EXCLUSIVE`) it raises the counter only once: of an ordinary file it keeps readers out. A page 1 that SQLite
+    /// has otherwise than it is stored gets one more than SQLite knows of, by which it reads the page again.
     fn raise_counter(&mut self) -> Result<(), Code> {
         let Some(tx) = &mut self.tx else { return Ok(()) };
         let device = self.database.device();
@@ -213,15 +228,20 @@ impl MainFile {
         let len = tx.read(device, 0, &mut head)?;
         let counter = page_one::shown_counter(tx.tag(device)?, &mut head[..len]);
         // It may also be less: SQLite writes page 1 with what it has counted itself.
-        self.changes.counter = match (before, counter) {
-            (Some(before), Some(counter)) if counter.wrapping_sub(before) as i32 <= 0 => {
-                let raised = before.wrapping_add(1);
-                tx.set_tag(device, page_one::tag_of(raised))?;
-                self.changes.add(0..page_one::COUNTED as u64);
-                Some(raised)
+        let is_behind = |counter: u32, before: u32| counter.wrapping_sub(before) as i32 <= 0;
+        let raised = match (before, counter) {
+            (Some(before), Some(counter)) if is_behind(counter, before) => {
+                Some(before.wrapping_add(1))
             }
-            _ => counter,
+            (_, Some(counter)) if self.was_with_wal => Some(counter.wrapping_add(1)),
+            _ => None,
         };
+        if let Some(raised) = raised {
+            tx.set_tag(device, page_one::tag_of(raised))?;
+            self.changes.add(0..page_one::COUNTED as u64);
+        }
+        self.changes.counter = raised.or(counter);
+        self.was_with_wal = false;
         Ok(())
     }
 

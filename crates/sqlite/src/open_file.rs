@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tembo_kv::Durability;
 
-use crate::code::{Code, LOCK_NONE, LOCK_RESERVED};
+use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
 use crate::main_file::{self, MainFile};
 use crate::pool::{self, Place, PoolRef};
 use crate::remote::RemoteFile;
@@ -38,7 +38,7 @@ pub(crate) struct OpenFile {
     /// SQLite has asked for a sync in this transaction, and the program for a durable commit.
     is_synced: bool,
     /// The super-journal with whose removal the transaction commits.
-    super_journal: Option<String>,
+    super_journal: Option<Arc<str>>,
     asked: Asked,
     kept: Kept,
 }
@@ -50,6 +50,8 @@ struct Asked {
     wal: bool,
     /// `synchronous = NORMAL`.
     normal: bool,
+    /// `locking_mode = EXCLUSIVE`: SQLite gives up no lock, so that each lock keeps other writers out.
+    exclusive: bool,
 }
 
 /// What SQLite has kept from another owner, and must not believe.
@@ -105,6 +107,40 @@ fn open_at(place: &Place, view: &View) -> Result<At, Code> {
             return Err(Code::BUSY);
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+impl At {
+    fn lock(&mut self, level: i32) -> Result<(), Code> {
+        match self {
+            At::This(file) => file.lock(level),
+            At::Owner(file) => file.lock(level),
+        }
+    }
+
+    fn unlock(&mut self, level: i32) {
+        match self {
+            At::This(file) => file.unlock(level),
+            At::Owner(file) => file.unlock(level),
+        }
+    }
+
+    /// Keeps other writers out, behind a lock with which it reads. A database that is not written has none.
+    fn keep_writers_out(&mut self) -> Result<(), Code> {
+        match self.lock(LOCK_RESERVED) {
+            Err(Code::READONLY) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Takes the first lock of a connection that gives up none.
+    fn lock_for_good(&mut self) -> Result<(), Code> {
+        self.lock(LOCK_SHARED)?;
+        self.keep_writers_out().map_err(|code| {
+            self.unlock(LOCK_NONE);
+            // Another try reads the newest version.
+            if code == Code::BUSY_SNAPSHOT { Code::BUSY } else { code }
+        })
     }
 }
 
@@ -252,10 +288,8 @@ impl OpenFile {
     /// [`Code::BUSY`]: another connection writes. [`Code::BUSY_SNAPSHOT`]: another one has written since this one has
     /// begun to read.
     pub(crate) fn lock(&mut self, level: i32) -> Result<(), Code> {
-        self.again(|at| match at {
-            At::This(file) => file.lock(level),
-            At::Owner(file) => file.lock(level),
-        })?;
+        let is_first_for_good = self.asked.exclusive && self.lock == LOCK_NONE && level == LOCK_SHARED;
+        self.again(|at| if is_first_for_good { at.lock_for_good() } else { at.lock(level) })?;
         self.lock = self.lock.max(level);
         Ok(())
     }
@@ -267,10 +301,7 @@ impl OpenFile {
 
     /// Gives up locks; a transaction that was not committed is dropped.
     pub(crate) fn unlock(&mut self, level: i32) {
-        match &mut self.at {
-            At::This(file) => file.unlock(level),
-            At::Owner(file) => file.unlock(level),
-        }
+        self.at.unlock(level);
         if level < LOCK_RESERVED {
             (self.is_synced, self.super_journal) = (false, None);
         }
@@ -278,9 +309,14 @@ impl OpenFile {
     }
 
     /// The transaction is to commit with others, when this super-journal is removed.
-    pub(crate) fn join(&mut self, super_journal: &str) -> Result<(), Code> {
-        self.super_journal = Some(super_journal.to_owned());
+    pub(crate) fn join(&mut self, super_journal: Arc<str>) -> Result<(), Code> {
+        self.super_journal = Some(super_journal);
         self.send()
+    }
+
+    /// The transaction commits by itself, or is rolled back.
+    pub(crate) fn leave_super_journal(&mut self) {
+        self.super_journal = None;
     }
 
     pub(crate) fn is_in(&self, super_journal: &str) -> bool {
@@ -310,6 +346,10 @@ impl OpenFile {
                 if self.asked.wal { Ok("wal".into()) } else { Err(Code::NOTFOUND) }
             }
             ("journal_mode", None) if self.asked.wal => Ok("wal".into()),
+            ("locking_mode", Some(mode)) => {
+                self.set_locking_mode(mode)?;
+                Err(Code::NOTFOUND)
+            }
             (name, value) if pragma::is_known(name) => {
                 let ask = |at: &mut At| match at {
                     At::This(file) => pragma::answer(file, name, value),
@@ -324,6 +364,22 @@ impl OpenFile {
             }
             _ => Err(Code::NOTFOUND),
         }
+    }
+
+    /// SQLite is about to give up no lock any more, or to do so again with the end of its next transaction.
+    ///
+    /// # Errors
+    /// As of [`lock`](OpenFile::lock), if it reads: it is to keep others from writing, and one of them does, or has.
+    fn set_locking_mode(&mut self, mode: &str) -> Result<(), Code> {
+        if mode.eq_ignore_ascii_case("exclusive") {
+            if self.lock == LOCK_SHARED {
+                self.at.keep_writers_out()?;
+            }
+            self.asked.exclusive = true;
+        } else if mode.eq_ignore_ascii_case("normal") {
+            self.asked.exclusive = false;
+        }
+        Ok(())
     }
 
     /// Whether both lie in one pool.

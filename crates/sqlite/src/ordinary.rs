@@ -22,7 +22,7 @@ use tembo_kv::Durability;
 
 pub use error::FileError;
 pub use format::DatabaseHeader;
-use format::{HEADER_SIZE, VERSIONS, WITHOUT_WAL};
+use format::HEADER_SIZE;
 use overlay::Overlay;
 
 use crate::page_one;
@@ -234,7 +234,7 @@ impl OrdinaryFile {
                 None => return Err(FileError::NotADatabase { path: self.path.clone() }),
             }
             // It has no WAL from now on.
-            to[VERSIONS].fill(WITHOUT_WAL);
+            page_one::take_wal_away(0, to);
         }
         Ok(())
     }

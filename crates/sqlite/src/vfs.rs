@@ -1,8 +1,8 @@
 //! The VFS: which files are ours, and the rest as the default VFS does it.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,12 +12,14 @@ use crate::code::{
     Code, OPEN_CREATE, OPEN_MAIN_DB, OPEN_MAIN_JOURNAL, OPEN_READONLY, OPEN_READWRITE,
     OPEN_SUPER_JOURNAL, OPEN_WAL,
 };
-use crate::ffi::{Api, SqliteFile, Vfs};
+use crate::ffi::{Api, DefaultVfs, SqliteFile, Vfs};
 use crate::file::{File, Kind, give, guard, text};
-use crate::journal::{Journal, is_super_journal, remove_super_journal, super_journal};
+use crate::journal::Journal;
 use crate::open_file::OpenFile;
+use crate::open_names::{OpenName, database_of, is_of_ours};
 use crate::pool::{self, Place};
 use crate::process::watch_forks;
+use crate::super_journal::{self, Lies};
 use crate::view::View;
 
 const NAME: &CStr = c"tembo";
@@ -28,7 +30,7 @@ const PATH_MAX: c_int = 4096;
 /// What a registered VFS knows: SQLite's functions, and the VFS that was the default.
 struct Data {
     api: Api,
-    default: *mut Vfs,
+    default: DefaultVfs,
 }
 
 /// Registers the VFS with a SQLite, once.
@@ -43,12 +45,13 @@ pub(crate) fn register(api: Api) -> Result<(), Code> {
         return Err(Code::IOERR);
     }
     watch_forks();
+    // SAFETY: SQLite has it registered, and it stays.
+    let default = unsafe { DefaultVfs::new(default) };
     let data = Box::into_raw(Box::new(Data { api, default })).cast();
-    // SAFETY: what SQLite has registered stays, and does not change but for its link.
-    let default_size = unsafe { (*default).file_size };
+    let file_size = default.file_size().max(size_of::<SqliteFile>());
     let vfs = Box::new(Vfs {
         version: 2,
-        file_size: default_size.max(size_of::<SqliteFile>() as c_int),
+        file_size: c_int::try_from(file_size).map_err(|_| Code::IOERR)?,
         path_max: PATH_MAX,
         next: std::ptr::null_mut(),
         name: NAME.as_ptr(),
@@ -97,21 +100,31 @@ unsafe extern "C" fn open(
     };
     if flags & (OPEN_MAIN_DB | OPEN_MAIN_JOURNAL | OPEN_SUPER_JOURNAL | OPEN_WAL) == 0 {
         // SAFETY: temporary files are those of the default VFS, which gets what SQLite has passed.
-        return unsafe { ((**default).open)(*default, name, to, flags, out) };
+        return unsafe { default.open(name, to, flags, out) };
+    }
+    let is_super_journal = flags & OPEN_SUPER_JOURNAL != 0 && !name.is_null();
+    // SAFETY: a path.
+    let super_journal =
+        is_super_journal.then(|| unsafe { open_super_journal(*default, name, flags) });
+    if let Some(Opened::File) = super_journal {
+        // SAFETY: it is a file, and the default VFS gets what SQLite has passed.
+        return unsafe { default.open(name, to, flags, out) };
     }
     guard(|| {
-        let kind = if flags & OPEN_MAIN_DB != 0 {
+        let kind = if let Some(Opened::Ours(kind)) = super_journal {
+            kind
+        } else if flags & OPEN_MAIN_DB != 0 {
             // SAFETY: the name of a database is a path with its parameters.
-            Kind::Main(Arc::new(Mutex::new(unsafe { open_main(api, name, flags) }?)))
-        } else if flags & OPEN_SUPER_JOURNAL != 0 {
-            // SAFETY: a path.
-            Kind::Journal(super_journal(&unsafe { text(name) }.ok_or(Code::CANTOPEN)?))
+            let file = Arc::new(Mutex::new(unsafe { open_main(api, name, flags) }?));
+            // SAFETY: as above.
+            let name = unsafe { text(name) }.ok_or(Code::CANTOPEN)?;
+            Kind::Main { file, _name: OpenName::new(name) }
         } else if flags & OPEN_MAIN_JOURNAL != 0 {
-            Kind::Journal(Arc::new(Mutex::new(Journal::default())))
+            Kind::Journal(Mutex::new(Journal::new(*default)))
         } else {
             return Err(Code::CANTOPEN);
         };
-        let is_past = matches!(&kind, Kind::Main(main) if main.lock().is_past());
+        let is_past = matches!(&kind, Kind::Main { file, .. } if file.lock().is_past());
         if !out.is_null() {
             let flags = if is_past { flags & !OPEN_READWRITE | OPEN_READONLY } else { flags };
             // SAFETY: SQLite passes a place for the flags, or null.
@@ -123,31 +136,80 @@ unsafe extern "C" fn open(
     })
 }
 
+/// What SQLite opens as a super-journal.
+enum Opened {
+    Ours(Kind),
+    /// It lies in a file: a super-journal of an earlier process, or the journal of an ordinary file, in which SQLite looks for a
+    /// super-journal's name.
+    File,
+}
+
+/// # Safety
+/// `name` is a path, which is not null.
+unsafe fn open_super_journal(default: DefaultVfs, name: *const c_char, flags: c_int) -> Opened {
+    // SAFETY: the caller's promise.
+    let (path, is_file) = unsafe { (CStr::from_ptr(name), || default.has(name)) };
+    if flags & OPEN_CREATE != 0 {
+        return Opened::Ours(Kind::Super(super_journal::create(path)));
+    }
+    match super_journal::open(path) {
+        Some(open) => Opened::Ours(Kind::Super(open)),
+        None if is_file() => Opened::File,
+        // All that it was for has ended.
+        None => Opened::Ours(Kind::Journal(Mutex::new(Journal::new(default)))),
+    }
+}
+
+/// # Safety
+/// `name` is the name of a database, as SQLite passes it to `xOpen` and `xFullPathname`: parameters may stand behind it.
+unsafe fn parameter(api: &Api, name: *const c_char, key: &CStr) -> Option<String> {
+    // SAFETY: the caller's promise; the parameter is null or ends with a zero.
+    unsafe { text((api.uri_parameter)(name, key.as_ptr())) }
+}
+
+/// The version that a name asks for.
+///
+/// # Safety
+/// As of [`parameter`].
+unsafe fn view_of(api: &Api, name: *const c_char) -> Result<View, Code> {
+    // SAFETY: the caller's promise.
+    let of = |key| unsafe { parameter(api, name, key) };
+    match (of(c"snapshot"), of(c"version")) {
+        (Some(name), _) => Ok(View::Named(name)),
+        (None, Some(version)) => version.parse().map(View::At).map_err(|_| Code::CANTOPEN),
+        (None, None) => Ok(View::Current),
+    }
+}
+
+/// What the full path of a database has at its end: connections that share a cache go by their path alone.
+fn end_of_path(view: &View) -> String {
+    match view {
+        View::Current => String::new(),
+        View::Named(name) => format!("@snapshot={name}"),
+        View::At(version) => format!("@version={version}"),
+    }
+}
+
 /// # Safety
 /// `name` is the name of a database, as SQLite passes it to `xOpen`.
 unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<OpenFile, Code> {
-    // SAFETY: the caller's promise; the parameter is null or ends with a zero.
-    let parameter = |key: &CStr| unsafe { text((api.uri_parameter)(name, key.as_ptr())) };
     // SAFETY: the caller's promise.
-    let path = unsafe { text(name) }.ok_or(Code::CANTOPEN)?;
-    let path = Path::new(&path);
-    let (pool, device) = match parameter(c"pool") {
+    let of = |key| unsafe { parameter(api, name, key) };
+    // SAFETY: as above.
+    let (path, view) = unsafe { (text(name).ok_or(Code::CANTOPEN)?, view_of(api, name)?) };
+    let path = Path::new(path.strip_suffix(&end_of_path(&view)).unwrap_or(&path));
+    let (pool, device) = match of(c"pool") {
         Some(pool) => {
             let device = path.file_name().and_then(|name| name.to_str()).ok_or(Code::CANTOPEN)?;
             (pool.into(), device.to_owned())
         }
         None => pool::split(path),
     };
-    let domain = match parameter(c"domain").as_deref() {
+    let domain = match of(c"domain").as_deref() {
         None => None,
         Some("flush") => Some(DomainRequest::Flush),
         Some("logged") => Some(DomainRequest::Logged),
         Some(_) => return Err(Code::CANTOPEN),
-    };
-    let view = match (parameter(c"snapshot"), parameter(c"version")) {
-        (Some(name), _) => View::Named(name),
-        (None, Some(version)) => View::At(version.parse().map_err(|_| Code::CANTOPEN)?),
-        (None, None) => View::Current,
     };
     let creates = flags & OPEN_CREATE != 0 && view == View::Current;
     OpenFile::new(Place { pool, device, domain, creates }, view)
@@ -158,19 +220,26 @@ unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<Open
 unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> c_int {
     // SAFETY: SQLite passes a path.
     let path = unsafe { text(name) }.unwrap_or_default();
-    if is_super_journal(&path) {
-        return guard(|| remove_super_journal(&path, sync != 0));
+    let lies = super_journal::lies(&path);
+    if lies == Lies::Unknown && database_of(&path).is_some() {
+        // Journals are of the connection that has them open, and no other finds one.
+        return crate::code::OK;
     }
-    if is_journal(&path) {
+    // With a sync SQLite commits; without one it has rolled a database back.
+    if lies != Lies::Unknown && sync != 0 {
+        let done = guard(|| super_journal::commit(&path));
+        if done != crate::code::OK {
+            return done;
+        }
+    }
+    if lies == Lies::InMemory {
         return crate::code::OK;
     }
     // SAFETY: what SQLite has passed, to the VFS below.
-    unsafe { ((*data(vfs).default).delete)(data(vfs).default, name, sync) }
-}
-
-/// Journals are of the connection that has them open, and no other finds one.
-fn is_journal(path: &str) -> bool {
-    path.ends_with("-journal") || path.ends_with("-wal")
+    let code = unsafe { data(vfs).default.delete(name, sync) };
+    // The VFS of the ordinary file may have been faster.
+    let is_gone = lies == Lies::InAFile && code == Code::IOERR_DELETE_NOENT.0;
+    if is_gone { crate::code::OK } else { code }
 }
 
 /// # Safety
@@ -183,29 +252,32 @@ unsafe extern "C" fn access(
 ) -> c_int {
     // SAFETY: SQLite passes a path.
     let path = unsafe { text(name) }.unwrap_or_default();
-    let is_super = is_super_journal(&path);
-    if is_super || is_journal(&path) {
-        // SAFETY: SQLite passes a place for the answer.
-        unsafe { *answer = c_int::from(is_super) };
+    let is_ours = is_of_ours(&path);
+    if is_ours || super_journal::lies(&path) != Lies::Unknown {
+        // No other connection finds a journal. SAFETY: SQLite passes a place for the answer.
+        unsafe { *answer = c_int::from(!is_ours) };
         return crate::code::OK;
     }
     // SAFETY: what SQLite has passed, to the VFS below.
-    unsafe { ((*data(vfs).default).access)(data(vfs).default, name, flags, answer) }
+    unsafe { data(vfs).default.access(name, flags, answer) }
 }
 
 /// # Safety
 /// SQLite calls it, with what the function of that name is given.
 unsafe extern "C" fn full_path(
-    _vfs: *mut Vfs,
+    vfs: *mut Vfs,
     name: *const c_char,
     size: c_int,
     to: *mut c_char,
 ) -> c_int {
     guard(|| {
-        // SAFETY: SQLite passes a path.
-        let name = OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes());
-        let path = std::path::absolute(name).map_err(|_| Code::CANTOPEN)?;
-        let path = path.as_os_str().as_bytes();
+        // SAFETY: SQLite passes the name of a database.
+        let (path, pool, view) = unsafe {
+            let api = &data(vfs).api;
+            (CStr::from_ptr(name), parameter(api, name, c"pool"), view_of(api, name)?)
+        };
+        let path = full(Path::new(OsStr::from_bytes(path.to_bytes())), pool.as_deref(), &view)?;
+        let path = path.as_bytes();
         if path.len() >= usize::try_from(size).unwrap_or(0) {
             return Err(Code::CANTOPEN);
         }
@@ -218,6 +290,17 @@ unsafe extern "C" fn full_path(
     })
 }
 
+/// The full path of a database: two that differ have two.
+fn full(path: &Path, pool: Option<&str>, view: &View) -> Result<OsString, Code> {
+    let place = match (pool, path.file_name()) {
+        (Some(pool), Some(device)) => absolute(pool).map(|pool| pool.join(device)),
+        _ => absolute(path),
+    };
+    let mut path = place.map_err(|_| Code::CANTOPEN)?.into_os_string();
+    path.push(end_of_path(view));
+    Ok(path)
+}
+
 /// Functions that the default VFS has.
 macro_rules! as_default {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {
@@ -226,7 +309,10 @@ macro_rules! as_default {
         /// SQLite calls it, with what the function of that name is given.
         unsafe extern "C" fn $name(vfs: *mut Vfs, $($argument: $kind),*) -> $result {
             // SAFETY: what SQLite has passed, to the VFS below.
-            unsafe { ((*data(vfs).default).$name)(data(vfs).default, $($argument),*) }
+            unsafe {
+                let default = data(vfs).default.as_ptr();
+                ((*default).$name)(default, $($argument),*)
+            }
         })*
     };
 }
@@ -246,7 +332,7 @@ as_default! {
 /// SQLite calls it, with what the function of that name is given.
 unsafe extern "C" fn current_time_ms(vfs: *mut Vfs, to: *mut i64) -> c_int {
     // SAFETY: SQLite calls this with the VFS and a place for the answer.
-    let (default, to) = unsafe { (data(vfs).default, &mut *to) };
+    let (default, to) = unsafe { (data(vfs).default.as_ptr(), &mut *to) };
     // SAFETY: the VFS below stays.
     if let Some(function) = unsafe { (*default).current_time_ms } {
         // SAFETY: what SQLite has passed, to the VFS below.

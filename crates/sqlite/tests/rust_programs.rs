@@ -4,8 +4,11 @@
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, ffi};
+use tembo_kv::{Options, Store};
+use tembo_sqlite::Owner;
 
 type Entry = unsafe extern "C" fn(
     *mut ffi::sqlite3,
@@ -51,7 +54,7 @@ fn transactions_snapshots_and_threads_work_as_with_a_file() {
         let pool = pool.clone();
         std::thread::spawn(move || {
             let mut db = connect(&pool, "");
-            db.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
+            db.busy_timeout(Duration::from_secs(60)).unwrap();
             for n in 0..50_i64 {
                 let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
                 tx.execute("insert into t values(?, '')", [1000 + 2 * n + writer]).unwrap();
@@ -100,4 +103,110 @@ fn a_connection_says_which_lock_it_has() {
     assert_eq!(lock_state(&db), 2);
     db.execute_batch("commit").unwrap();
     assert_eq!(lock_state(&db), 0);
+}
+
+/// A pool that this process owns, and that does not grow.
+fn small(pool: &Path, options: &Options) -> Owner {
+    let store = Store::create(pool, &options.clone().size(4 << 20).size_max(4 << 20)).unwrap();
+    Owner::new(pool, store).unwrap()
+}
+
+/// A connection with two databases of a pool.
+fn two(pool: &Path, pragmas: &str) -> Connection {
+    let db = connect(&pool.join("one"), "");
+    let attach = format!("attach 'file:{}/two?vfs=tembo' as two", pool.display());
+    let tables = "create table t(x); insert into t values(1); create table two.big(y)";
+    let cache = "pragma main.cache_size = -100000; pragma two.cache_size = -100000";
+    db.execute_batch(&format!("{attach}; {pragmas}; {cache}; {tables}")).unwrap();
+    db
+}
+
+/// Commits more than the pool has space for.
+fn overfill(db: &Connection) {
+    db.execute_batch("begin; update t set x = 7; create table other(x)").unwrap();
+    let insert = "insert into two.big values(randomblob(500000))";
+    (0..16).for_each(|_| assert_eq!(db.execute(insert, []), Ok(1)));
+    let refused = db.execute_batch("commit").unwrap_err();
+    assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DiskFull), "{refused}");
+    assert!(db.is_autocommit());
+}
+
+/// Changes something in a pool that takes its space back from a transaction that is over.
+fn change(db: &Connection, sql: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = db.execute_batch(sql) {
+        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        assert!(is_full && db.is_autocommit() && Instant::now() < end, "{error}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_sound(db: &Connection) {
+    for name in ["main", "two"] {
+        let check = format!("pragma {name}.integrity_check");
+        assert_eq!(db.query_row(&check, [], |row| row.get::<_, String>(0)).unwrap(), "ok");
+    }
+    assert_eq!(one(db, "select count(*) from two.big"), 0);
+    assert_eq!(one(db, "select count(*) from sqlite_master where name = 'other'"), 0);
+}
+
+#[test]
+fn a_commit_of_two_databases_that_fails_leaves_nothing_in_a_cache() {
+    // The commit finds no space, or the writes of the second database before it.
+    for options in [Options::new(), Options::new().transaction_memory(64 << 10)] {
+        for journal in ["delete", "truncate", "persist"] {
+            let folder = tempfile::tempdir().unwrap();
+            let pool = folder.path().join("app.pool");
+            let owner = small(&pool, &options);
+            let a = two(&pool, &format!("pragma journal_mode = {journal}"));
+            let b = connect(&pool.join("one"), "");
+            for n in 0..3 {
+                overfill(&a);
+                assert_eq!(one(&a, "select x from t"), 1 + 100 * n);
+                // With it the change counter is what it was in the commit that failed.
+                change(&b, "update t set x = x + 99");
+                assert_eq!(one(&a, "select x from t"), 100 + 100 * n);
+                change(&a, "update t set x = x + 1");
+                assert_eq!(one(&b, "select x from t"), 101 + 100 * n);
+                is_sound(&a);
+            }
+            drop((a, b, owner));
+        }
+    }
+}
+
+#[test]
+fn a_commit_of_two_databases_that_fails_leaves_nothing_in_a_cache_that_is_never_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("app.pool");
+    let owner = small(&pool, &Options::new());
+    let a = two(&pool, "pragma locking_mode = exclusive");
+    for n in 0..3 {
+        overfill(&a);
+        assert_eq!(one(&a, "select x from t"), 1 + n);
+        change(&a, "update t set x = x + 1");
+        assert_eq!(one(&connect(&pool.join("one"), ""), "select x from t"), 2 + n);
+        is_sound(&a);
+    }
+    drop((a, owner));
+}
+
+#[test]
+fn what_one_pool_has_committed_stays_and_is_shown_when_another_one_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first.pool"), folder.path().join("second.pool"));
+    let owner = small(&second, &Options::new());
+    let db = connect(&first, "");
+    let attach = format!("attach 'file:{}/two?vfs=tembo' as two", second.display());
+    let cache = "pragma two.cache_size = -100000";
+    let tables = "create table t(x); insert into t values(1); create table two.big(y)";
+    db.execute_batch(&format!("{attach}; {cache}; {tables}")).unwrap();
+    overfill(&db);
+    for connection in [&db, &connect(&first, "")] {
+        assert_eq!(one(connection, "select x from t"), 7);
+    }
+    assert_eq!(one(&db, "select count(*) from two.big"), 0);
+    change(&db, "begin; update t set x = 8; insert into two.big values(8); commit");
+    assert_eq!(one(&db, "select x + y from t, two.big"), 16);
+    drop((db, owner));
 }

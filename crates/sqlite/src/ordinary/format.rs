@@ -3,17 +3,10 @@
 //! Source: <https://www.sqlite.org/fileformat2.html>. Numbers have the highest byte first. Nothing of it is trusted: a
 //! reader of damaged bytes gets `None`.
 
-/// What a database begins with.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+use crate::page_one::MAGIC;
 
 /// Bytes of the header, at the begin of page 1.
 pub(crate) const HEADER_SIZE: usize = 100;
-
-/// The two bytes of page 1 that say which SQLite may write and read the file: 1 with a rollback journal, 2 with a WAL.
-pub(super) const VERSIONS: std::ops::Range<usize> = 18..20;
-
-/// Their value without a WAL.
-pub(super) const WITHOUT_WAL: u8 = 1;
 
 /// A database, as its first 100 bytes describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,8 +27,6 @@ impl Code {
     pub(crate) const BUSY_SNAPSHOT: Code = Code(5 | 2 << 8);
     pub(crate) const IOERR_SHORT_READ: Code = Code(10 | 2 << 8);
     pub(crate) const IOERR_FSYNC: Code = Code(10 | 4 << 8);
-    /// What is to be removed is not there.
-    pub(crate) const IOERR_DELETE_NOENT: Code = Code(10 | 23 << 8);
 }
 
 impl Code {

@@ -122,8 +122,8 @@ pub(crate) fn named_by(written: &[u8]) -> Option<Arc<str>> {
 }
 
 /// SQLite's names for them end with `-mj`, six digits, 9, and two digits.
-fn has_its_form(name: &[u8]) -> bool {
-    let Some(end) = name.last_chunk::<12>() else { return false };
+pub(crate) fn has_its_form(name: impl AsRef<[u8]>) -> bool {
+    let Some(end) = name.as_ref().last_chunk::<12>() else { return false };
     end.starts_with(b"-mj") && end[9] == b'9' && end[3..].iter().all(u8::is_ascii_hexdigit)
 }
 

@@ -125,6 +125,20 @@ fn two(pool: &Path, pragmas: &str) -> Connection {
     db
 }
 
+#[test]
+fn a_transaction_of_two_databases_that_changes_nothing_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("app.pool");
+    let owner = small(&pool);
+    let db = two(&pool, "");
+    for _ in 0..2 {
+        db.execute_batch("begin immediate; commit; begin immediate; rollback").unwrap();
+        db.execute_batch("begin immediate; update t set x = x; commit").unwrap();
+    }
+    assert_eq!(one(&db, "select x from t"), 1);
+    drop((db, owner));
+}
+
 /// Commits more than the pool has space for.
 fn overfill(db: &Connection) {
     db.execute_batch("begin; update t set x = 7").unwrap();

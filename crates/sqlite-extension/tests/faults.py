@@ -125,6 +125,33 @@ def after_the_cut():
     both_are(2)
 
 
+def pairs():
+    """Changes both, until it is killed; says what is committed."""
+    if not os.path.exists(ORDINARY):
+        attached_to_a_pool().close()
+    both = connect()
+    both.execute(f"attach 'file:{ORDINARY}?vfs=unix' as other")
+    # Pages are written before the commit, too.
+    both.execute("pragma other.cache_size = 100")
+    n = one(both, "select x from t")
+    while True:
+        n += 1
+        change(both, n)
+        both.execute("commit")
+        print(n, flush=True)
+
+
+def after_pairs():
+    """What the file has, and the pool."""
+    file = opened(f"file:{ORDINARY}?vfs=unix")
+    assert one(file, "pragma integrity_check") == "ok"
+    least, most = file.execute("select min(n), max(n) from o").fetchone()
+    assert least == most, (least, most)
+    pool = connect()
+    assert one(pool, "pragma integrity_check") == "ok"
+    print(least, one(pool, "select x from t"))
+
+
 def no_space_for_the_ordinary_file():
     both = attached_to_a_pool()
     change(both, 1, more=2 * ROWS)

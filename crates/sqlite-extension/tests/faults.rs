@@ -16,6 +16,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use tembo_kv::{Options, Store};
 use tembo_sqlite::Owner;
@@ -25,10 +26,15 @@ use host::{Folder, PYTHON, has_python, library, python};
 /// A signal that a process gets when a file of it may not grow.
 const SIGXFSZ: i32 = 25;
 
-fn run(mode: &str, pool: &Path, words: &[&str]) -> Output {
+fn started(mode: &str, pool: &Path, words: &[&str]) -> Command {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults.py");
     let mut command = Command::new(PYTHON);
-    command.arg(script).arg(library()).arg(mode).arg(pool).args(words).output().unwrap()
+    command.arg(script).arg(library()).arg(mode).arg(pool).args(words);
+    command
+}
+
+fn run(mode: &str, pool: &Path, words: &[&str]) -> Output {
+    started(mode, pool, words).output().unwrap()
 }
 
 /// What Python prints, which succeeds.
@@ -74,6 +80,36 @@ fn an_ordinary_file_that_is_attached_is_rolled_back_after_a_kill_in_its_commit()
     let cut = run("cut", &pool, &[]);
     assert_eq!(cut.status.signal(), Some(SIGXFSZ), "{}", String::from_utf8_lossy(&cut.stderr));
     assert_eq!(printed("after_the_cut", &pool, &[]), "done\n");
+}
+
+#[test]
+fn a_file_and_a_pool_are_sound_whenever_a_program_that_changes_both_is_killed() {
+    if !has_python() {
+        return;
+    }
+    let folder = Folder::new("pairs");
+    let (pool, mut acknowledged) = (folder.0.join("app.pool"), 0);
+    let rounds = std::env::var("TEMBO_SQLITE_ROUNDS").map_or(8, |rounds| rounds.parse().unwrap());
+    for round in 0..rounds {
+        let mut pairs = started("pairs", &pool, &[]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(pairs.stdout.take().unwrap()).lines();
+        // Somewhere in the transaction behind these.
+        for _ in 0..=round % 3 {
+            acknowledged = lines.next().unwrap().unwrap().parse().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(round * 13 % 40));
+        pairs.kill().unwrap();
+        pairs.wait().unwrap();
+        for line in lines.map_while(Result::ok) {
+            acknowledged = line.parse().unwrap();
+        }
+        let found = printed("after_pairs", &pool, &[]);
+        let mut words = found.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let (in_file, in_pool) = (words.next().unwrap(), words.next().unwrap());
+        // The pool commits first.
+        assert!(in_file >= acknowledged, "round {round}: {found}, of {acknowledged}");
+        assert!(in_pool == in_file || in_pool == in_file + 1, "round {round}: {found}");
+    }
 }
 
 #[test]

@@ -131,8 +131,8 @@ def pairs():
         attached_to_a_pool().close()
     both = connect()
     both.execute(f"attach 'file:{ORDINARY}?vfs=unix' as other")
-    # Pages are written before the commit, too.
-    both.execute("pragma other.cache_size = 100")
+    # All pages are written by the commit.
+    both.execute("pragma other.cache_size = -200000")
     n = one(both, "select x from t")
     while True:
         n += 1

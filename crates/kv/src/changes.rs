@@ -244,7 +244,7 @@ impl Changes {
                 let event = if tree.is_second { Event::Cleared } else { Event::Created };
                 earliest.add(version, &tree.name, event);
             }
-            let index = shared.index_of(&tree.entry)?;
+            let index = shared.indexes.open(&tree.entry)?;
             gather(&index, &tree, period, &mut earliest)?;
             for one in removed.iter().filter(|one| one.cell == tree.entry.cell.get()) {
                 gather_range(&snapshot, &index, (&tree, one), &mut earliest)?;

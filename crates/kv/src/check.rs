@@ -10,7 +10,7 @@ use crate::error::InKeyspace;
 use crate::ledger::{Ledger, reclaim};
 use crate::maintain::step;
 use crate::shared::Shared;
-use crate::trees::{open_tree, retained_trees};
+use crate::trees::retained_trees;
 use crate::write::{Engine, Locked, PAUSE};
 use crate::{Error, Progress};
 
@@ -160,7 +160,7 @@ pub(crate) fn mark_checked(
             Entry::Occupied(known) => *known.get(),
             // This includes trees that were cleared since: readers of old versions would find their damage.
             Entry::Vacant(vacant) => {
-                let tree = open_tree(&shared.forest, &entry)?;
+                let tree = shared.indexes.open(&entry)?;
                 tree.mark(&retained, &dead, &mut counter)?;
                 *vacant.insert(tree.check(&retained, &dead).in_keyspace(&name)?)
             }

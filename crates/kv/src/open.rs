@@ -38,7 +38,7 @@ use crate::media::{
 };
 use crate::shared::Shared;
 use crate::tombstones::{Tombstone, Tombstones};
-use crate::trees::{Catalogue, Directory, PrivateTrees, Published};
+use crate::trees::{Catalogue, Directory, Indexes, PrivateTrees, Published};
 use crate::version::{Names, PinKind, Pins, Versions, Window};
 use crate::write::Engine;
 use crate::{Error, prepared};
@@ -88,7 +88,8 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let (from, retention) = WindowWords(&root).load()?;
     forest.set_retained(versions.pins.retained());
     let view = View { version: before, dead: &dead };
-    let trees = Directory::open(&forest, &catalogue, view)?;
+    let indexes = Indexes::new(forest.clone());
+    let trees = Directory::open(&indexes, &catalogue, view)?;
     let held = HeldKeys::default();
     held.replace(prepared::load(&catalogue, view, &trees)?);
     let tombstones = Tombstones::new(tombstones(&catalogue, &versions.pins, view)?);
@@ -110,6 +111,7 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
         tenant,
         forest,
         root,
+        indexes,
         catalogue,
         versions,
         published,

@@ -9,9 +9,9 @@ use tembo_pool::{Error as PoolError, Pool, TenantEntry};
 
 use crate::background::{Status, Wake};
 use crate::held::{HeldKeys, Holding};
-use crate::media::{KeyspaceEntry, Root};
+use crate::media::Root;
 use crate::tombstones::{Tombstones, masked_has};
-use crate::trees::{Catalogue, PrivateTrees, Published, open_tree};
+use crate::trees::{Catalogue, Indexes, PrivateTrees, Published};
 use crate::version::{Names, Reading, Versions};
 use crate::{Access, Durability, Error, Keyspace};
 
@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) tenant: TenantEntry,
     pub(crate) forest: Arc<Forest>,
     pub(crate) root: Root,
+    /// The indexes of the trees of keyspaces.
+    pub(crate) indexes: Indexes,
     pub(crate) catalogue: Catalogue,
     pub(crate) versions: Versions,
     pub(crate) published: Published,
@@ -212,16 +214,5 @@ impl Shared {
         }
         let value = known.find(keyspace)?.index.get_unpinned(key, version, room)?;
         self.published.is_current(&known).then_some(value)
-    }
-
-    /// The index of a tree. An index has volatile state of its tree, so all readers of a keyspace's tree share one
-    /// index.
-    pub(crate) fn index_of(&self, entry: &KeyspaceEntry) -> Result<Arc<Index>, Error> {
-        let current = self.published.load();
-        let known = current.trees.iter().find(|known| known.cell == entry.cell.get());
-        match known {
-            Some(known) => Ok(known.index.clone()),
-            None => Ok(Arc::new(open_tree(&self.forest, entry)?)),
-        }
     }
 }

@@ -14,7 +14,7 @@ use crate::prepared::list;
 use crate::tombstones::{
     Tombstone, TombstoneList, masked_difference, masked_get, masked_get_many, masked_range,
 };
-use crate::trees::{Current, open_tree};
+use crate::trees::Current;
 use crate::version::PinKind;
 use crate::{Error, Keyspace, Prepared};
 
@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// The keyspaces as they are published, and the version since which they are.
     current: Current,
     /// The keyspaces of this version, if they are others. They are read from the catalogue at their first use.
-    older: OnceLock<Vec<(String, Index)>>,
+    older: OnceLock<Vec<(String, Arc<Index>)>>,
 }
 
 impl Snapshot {
@@ -113,8 +113,8 @@ impl Snapshot {
         let older = match self.older.get() {
             Some(older) => older,
             None => {
-                let forest = &self.handle.shared.forest;
-                let open = |(name, entry)| Ok((name, open_tree(forest, &entry)?));
+                let indexes = &self.handle.shared.indexes;
+                let open = |(name, entry)| Ok((name, indexes.open(&entry)?));
                 let older = self.trees()?.into_iter().map(open).collect::<Result<_, Error>>()?;
                 self.older.get_or_init(|| older)
             }
@@ -122,7 +122,7 @@ impl Snapshot {
         let found = older
             .iter()
             .find(|(name, _)| **name == *known.name)
-            .map(|(name, tree)| (tree, &**name));
+            .map(|(name, tree)| (&**tree, &**name));
         found.ok_or(Error::NoSuchKeyspace { version: self.version })
     }
 

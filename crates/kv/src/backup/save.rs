@@ -214,7 +214,7 @@ impl Saving<'_, '_> {
         from: Option<&[u8]>,
     ) -> Result<(), BackupError> {
         let snapshot = self.snapshot;
-        let index = snapshot.handle().shared.index_of(&entry)?;
+        let index = snapshot.handle().shared.indexes.open(&entry)?;
         let mut written = Ok(());
         let mut visit = |key: &[u8], value: Value<'_>| {
             written = self.entry(KIND_PUT, key, value);
@@ -235,7 +235,7 @@ impl Saving<'_, '_> {
         from: Option<&[u8]>,
     ) -> Result<(), BackupError> {
         let snapshot = self.snapshot;
-        let index = snapshot.handle().shared.index_of(&entry)?;
+        let index = snapshot.handle().shared.indexes.open(&entry)?;
         let mut written = Ok(());
         let mut visit = |key: &[u8], value: Option<Value<'_>>| {
             let kind = if value.is_some() { KIND_PUT } else { KIND_REMOVED };

@@ -444,7 +444,7 @@ impl Uncommitted {
             retained: &self.retained,
             retired: &mut ledger.unlinked,
         };
-        let made = create_tree(&shared.forest, &shared.catalogue, keyspace, &mut writer);
+        let made = create_tree(&shared.indexes, &shared.catalogue, keyspace, &mut writer);
         self.note_unlinked(ledger.unlinked.len() - before, !matches!(made, Err(Error::Full(_))));
         made
     }

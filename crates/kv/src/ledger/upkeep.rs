@@ -13,7 +13,7 @@ use super::window::note_void;
 use crate::background::{Collection, Found, Marking, Scrubbing};
 use crate::media::{DeadTable, grouped};
 use crate::shared::Shared;
-use crate::trees::{open_tree, retained_trees};
+use crate::trees::retained_trees;
 use crate::version::PinKind;
 use crate::{Error, Progress};
 
@@ -69,7 +69,7 @@ fn note_marking(shared: &Shared, ledger: &mut Ledger) -> Result<Marking, Error> 
     trees.extend(shared.private.all());
     for (_, _, entry) in retained_trees(&shared.catalogue, &retained, &dead)? {
         if let Entry::Vacant(vacant) = trees.entry(entry.cell.get()) {
-            vacant.insert(Arc::new(open_tree(&shared.forest, &entry)?));
+            vacant.insert(shared.indexes.open(&entry)?);
         }
     }
     scrub_roots(shared, &trees)?;

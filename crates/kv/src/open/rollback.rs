@@ -82,7 +82,7 @@ fn roll(
     }
     let dead = shared.forest.dead();
     let view = View { version: visible, dead: &dead };
-    ledger.trees.roll_back(&shared.forest, &shared.catalogue, view)?;
+    ledger.trees.roll_back(&shared.indexes, &shared.catalogue, view)?;
     // A promotion is taken back too, as the next open would find it.
     ledger.is_replica |= shared.catalogue.is_replica(view)?;
     let dropped = shared.held.replace(prepared::load(&shared.catalogue, view, &ledger.trees)?);

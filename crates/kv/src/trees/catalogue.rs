@@ -226,8 +226,8 @@ pub(crate) fn decode(value: Value<'_>) -> Result<KeyspaceEntry, Error> {
         .map_err(|_| Error::Damaged { what: "an entry of the catalogue" })
 }
 
-/// The tree that a catalogue entry names.
-pub(crate) fn open_tree(forest: &Arc<Forest>, entry: &KeyspaceEntry) -> Result<Index, Error> {
+/// Opens the tree that a catalogue entry names. Only [`Indexes`](super::Indexes) calls this.
+pub(super) fn open_tree(forest: &Arc<Forest>, entry: &KeyspaceEntry) -> Result<Index, Error> {
     let cell = Object::from_bits(entry.cell.get());
     let index = Index::open(forest.clone(), cell, entry.birth.get())?;
     if entry.index.get() != index_number(index.kind()) {

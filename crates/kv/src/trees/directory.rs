@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tembo_index::{Forest, Index, Retained, View, Writer};
+use tembo_index::{Index, Retained, View, Writer};
 
-use super::catalogue::{Catalogue, Counts, open_tree};
+use super::catalogue::{Catalogue, Counts};
+use super::indexes::Indexes;
 use super::tree::{Known, Tree, find};
 use crate::media::KeyspaceEntry;
 use crate::tally::{Removals, Tally};
@@ -23,11 +24,11 @@ pub(crate) struct Directory {
 impl Directory {
     /// The keyspaces of a view.
     pub(crate) fn open(
-        forest: &Arc<Forest>,
+        indexes: &Indexes,
         catalogue: &Catalogue,
         view: View<'_>,
     ) -> Result<Directory, Error> {
-        let list = open_list(forest, catalogue, view)?;
+        let list = open_list(indexes, catalogue, view)?;
         let mut directory = Directory { list, incarnations: 1, removals: Removals::default() };
         let counts = catalogue.counts(view)?;
         // If the limit is the version of the view, nothing was changed after the counts were written.
@@ -126,16 +127,12 @@ impl Directory {
     /// Takes over the keyspaces of a view, after a rollback to it.
     pub(crate) fn roll_back(
         &mut self,
-        forest: &Arc<Forest>,
+        indexes: &Indexes,
         catalogue: &Catalogue,
         view: View<'_>,
     ) -> Result<(), Error> {
-        let mut list = open_list(forest, catalogue, view)?;
+        let mut list = open_list(indexes, catalogue, view)?;
         for (id, tree) in list.iter_mut().enumerate() {
-            // An index has volatile state of its tree, which all readers of the tree must share.
-            if let Some(before) = self.by_cell(tree.known.cell) {
-                tree.known.index = before.known.index.clone();
-            }
             let before = self.list.get(id).filter(|before| before.known.name == tree.known.name);
             tree.known.incarnation =
                 before.map_or(self.incarnations, |before| before.known.incarnation);
@@ -200,11 +197,7 @@ impl Directory {
     }
 }
 
-fn open_list(
-    forest: &Arc<Forest>,
-    catalogue: &Catalogue,
-    view: View<'_>,
-) -> Result<Vec<Tree>, Error> {
+fn open_list(indexes: &Indexes, catalogue: &Catalogue, view: View<'_>) -> Result<Vec<Tree>, Error> {
     let mut entries = catalogue.keyspaces(view)?;
     entries.sort_by_key(|(_, entry)| entry.id.get());
     let sound = entries.iter().enumerate().all(|(id, (_, entry))| entry.id.get() == id as u64);
@@ -212,18 +205,19 @@ fn open_list(
         return Err(Error::Damaged { what: "keyspaces numbered in a row" });
     }
     let open = |(name, entry): (String, KeyspaceEntry)| {
-        Ok(Tree::new(&name, Arc::new(open_tree(forest, &entry)?), entry, None))
+        Ok(Tree::new(&name, indexes.open(&entry)?, entry, None))
     };
     entries.into_iter().map(open).collect()
 }
 
 /// Makes an empty tree for a keyspace and names it in the catalogue.
 pub(crate) fn create_tree(
-    forest: &Arc<Forest>,
+    indexes: &Indexes,
     catalogue: &Catalogue,
     (name, id): (&str, u32),
     writer: &mut Writer<'_>,
 ) -> Result<Tree, Error> {
+    let forest = indexes.forest();
     let _section = forest.pool().reserve(4096, 64)?;
     let kind = catalogue.kind();
     let (index, cell) = Index::create(forest.clone(), kind, writer)?;
@@ -233,5 +227,5 @@ pub(crate) fn create_tree(
         index.discard()?;
         return Err(error);
     }
-    Ok(Tree::new(name, Arc::new(index), entry, Some(0)))
+    Ok(Tree::new(name, indexes.made(&entry, index), entry, Some(0)))
 }

@@ -270,7 +270,9 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSuchKeyspace`], [`Error::ReadOnly`]. When the transaction
-    /// outgrows its memory, also [`Error::Full`] and [`Error::WouldDeadlock`]. It has not changed then.
+    /// outgrows its memory, also [`Error::Full`] and [`Error::WouldDeadlock`]. It has not changed then. If it has savepoints and
+    /// the pool is so full that a move to it can be neither ended nor taken back, it can only be dropped: it does not
+    /// commit, and goes back to no savepoint.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_sizes(key, &[value])?;
         self.set(keyspace, key, Some(value))
@@ -341,7 +343,10 @@ impl Transaction {
         let found = self.saved.iter().rposition(|saved| saved.number == savepoint.number);
         let Some(at) = found else { return Err(Error::NoSuchSavepoint) };
         match &self.saved[at].place {
-            SavedPlace::Memory(len) => self.writes.truncate(*len),
+            SavedPlace::Memory(len) => {
+                self.spilled.as_ref().map_or(Ok(()), Spilled::check_whole)?;
+                self.writes.truncate(*len);
+            }
             SavedPlace::Spilled(point) => {
                 if let Some(spilled) = &mut self.spilled {
                     spilled.take_back(*point)?;
@@ -395,7 +400,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::PreparedRange`], [`Error::Conflict`], [`Error::PreparedId`], [`Error::PreparedExists`], [`Error::TooManyPrepared`], [`Error::Full`],
-    /// [`Error::WouldDeadlock`]: nothing has changed. [`Error::Poisoned`]: whether it is prepared the next open says.
+    /// [`Error::WouldDeadlock`]: nothing has changed. [`Error::NotDurable`]: it is prepared; sync when the disk has room.
+    /// [`Error::Poisoned`]: whether it is prepared the next open says.
     pub fn prepare(mut self, id: &[u8]) -> Result<u64, Error> {
         if self.has_removed_range {
             return Err(Error::PreparedRange);

@@ -252,6 +252,78 @@ fn without_room_it_fails_alone() {
     }
 }
 
+/// What it could not move to the pool as a whole, because another takes the room meanwhile, it has in memory alone: a
+/// savepoint means what it meant.
+#[test]
+fn a_move_to_the_pool_that_fails_half_way_leaves_savepoints_as_they_were() {
+    const KEYS: u32 = 200;
+    let put = |tx: &mut Transaction, space, key: u32, value: &[u8]| {
+        tx.put(space, &key.to_be_bytes(), &[value, &[7; 290]].concat())
+    };
+    let (mut failed_half_way, mut went_back_count) = (0, 0);
+    for index in IndexKind::ALL {
+        let options = options(index, 32 << 10).geometry(Geometry::TINY);
+        let store = Store::volatile(&options.size(512 << 10).size_max(512 << 10)).unwrap();
+        idle(&store);
+        let space = store.keyspace("x").unwrap();
+        store.put(space, b"before", b"1", STRICT).unwrap();
+        let fill = |most: u32| {
+            let mut hog = begin(&store);
+            let keys =
+                (1000..1000 + most).take_while(|&key| put(&mut hog, space, key, b"hog").is_ok());
+            let count = keys.count() as u32;
+            (hog, count)
+        };
+        let (hog, most) = fill(10_000);
+        drop(hog);
+        idle(&store);
+        for (left, retries) in (10..most).step_by(23).flat_map(|left| [(left, 0), (left, 2)]) {
+            let (hog, _) = fill(most - left);
+            let mut tx = begin(&store);
+            (0..3).for_each(|key| put(&mut tx, space, key, b"kept").unwrap());
+            let first = tx.savepoint();
+            (3..6).for_each(|key| put(&mut tx, space, key, b"more").unwrap());
+            let second = tx.savepoint();
+            let full =
+                (6..KEYS).find_map(|key| put(&mut tx, space, key, b"lost").err().map(|_| key));
+            let Some(full) = full else { break };
+            failed_half_way += 1;
+            (0..retries).for_each(|_| drop(put(&mut tx, space, full, b"lost")));
+            if retries > 0 {
+                // It succeeds at last.
+                drop(hog);
+                idle(&store);
+                put(&mut tx, space, full, b"lost").unwrap();
+                (6..KEYS).for_each(|key| put(&mut tx, space, key, b"again").unwrap());
+            }
+            let went_back = [(second, 6), (first, 3)].into_iter().all(|(savepoint, end)| {
+                let went_back = tx.rollback_to(&savepoint);
+                // Without any room it can only be dropped.
+                assert!(matches!(went_back, Ok(()) | Err(Error::Full(_))), "{went_back:?}");
+                for key in 0..KEYS {
+                    let found = tx.get(space, &key.to_be_bytes()).unwrap();
+                    let is_right = went_back.is_err() || found.is_some() == (key < end);
+                    assert!(is_right, "{index:?} {left} {retries}: {key}");
+                }
+                went_back.is_ok()
+            });
+            assert!(went_back || retries == 0);
+            went_back_count += usize::from(went_back);
+            if retries == 0 {
+                continue;
+            }
+            tx.commit(STRICT).unwrap();
+            assert_eq!(all(&store, space).len(), 1 + 3, "{index:?} {left}");
+            for key in 0..3u32 {
+                store.remove(space, &key.to_be_bytes(), STRICT).unwrap();
+            }
+            idle(&store);
+            assert_eq!(store.check().unwrap().leaked, 0);
+        }
+    }
+    assert!(went_back_count > failed_half_way / 2 + 9, "{went_back_count} of {failed_half_way}");
+}
+
 #[test]
 fn a_rollback_beside_it_does_not_touch_it() {
     for index in IndexKind::ALL {

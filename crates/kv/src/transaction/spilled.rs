@@ -86,17 +86,39 @@ impl Spilled {
 
     /// Takes these writes in. Returns the points behind the writes that end at each of `ends`. `is_saved`: there is an earlier
     /// point. After an error the same writes can be taken in again.
+    ///
+    /// # Errors
+    /// Those of a change. If there are `ends`, what was taken in is taken back: a point in memory means that nothing of what
+    /// follows it is here. If that fails too, it can only be dropped.
     pub(super) fn take_in(
         &mut self,
         writes: &WriteSet,
         ends: &[usize],
         is_saved: bool,
     ) -> Result<Vec<SpilledPoint>, Error> {
-        let (mut points, mut from, mut is_saved) = (Vec::new(), 0, is_saved);
+        if ends.is_empty() {
+            return self.take_parts(writes, ends, is_saved);
+        }
+        let before = self.point();
+        let taken = self.take_parts(writes, ends, true);
+        if taken.is_err() {
+            // If this fails, it is noted, and the first error says why.
+            let _ = self.take_back(before);
+        }
+        taken
+    }
+
+    fn take_parts(
+        &mut self,
+        writes: &WriteSet,
+        ends: &[usize],
+        is_saved: bool,
+    ) -> Result<Vec<SpilledPoint>, Error> {
+        let (mut points, mut from) = (Vec::new(), 0);
         for &end in ends {
             self.take_between(writes, (from, end), is_saved)?;
             points.push(self.point());
-            (from, is_saved) = (end, true);
+            from = end;
         }
         self.take_between(writes, (from, writes.len()), is_saved)?;
         Ok(points)
@@ -185,6 +207,8 @@ impl Spilled {
         while self.before.len() > point.notes {
             let handle = self.handle.clone();
             let mut writing = handle.lock_to_write()?;
+            // What is taken back makes room.
+            let _relief = handle.shared.pool().relief();
             for _ in 0..BATCH {
                 if self.before.len() == point.notes {
                     break;

@@ -35,43 +35,48 @@ pub(crate) fn erase_batch(shared: &Shared, ledger: &mut Ledger) -> Result<Progre
         return Ok(Progress::Idle);
     };
     let mut changes = Uncommitted::begin(shared);
-    let done = erase_some(shared, ledger, &mut changes, tombstone).and_then(|()| {
-        let Some(version) = changes.last() else { return Ok(()) };
-        publish(shared, ledger, version, std::slice::from_mut(&mut changes))
+    let done = erase_some(shared, ledger, &mut changes, tombstone).and_then(|next| {
+        // A batch without a covered entry commits nothing.
+        let Some(version) = changes.last() else { return Ok(next) };
+        publish(shared, ledger, version, std::slice::from_mut(&mut changes)).map(|()| next)
     });
-    if let Err(error) = done {
-        changes.abort(shared, ledger);
-        return match error {
-            // The batch is tried again when there is room.
-            Error::Full(_) => Ok(Progress::Idle),
-            error => Err(error),
-        };
+    match done {
+        Ok(next) => {
+            // Not before the commit: what is not committed is erased again.
+            ledger.erased_to = next.map(|next| (tombstone.version, next));
+            Ok(Progress::More)
+        }
+        Err(error) => {
+            changes.abort(shared, ledger);
+            match error {
+                // The batch is tried again when there is room.
+                Error::Full(_) => Ok(Progress::Idle),
+                error => Err(error),
+            }
+        }
     }
-    Ok(Progress::More)
 }
 
+/// Erases some entries. Returns the key from which to go on; `None`: there are no more, and the tombstone has ended.
 fn erase_some(
     shared: &Shared,
     ledger: &mut Ledger,
     changes: &mut Uncommitted,
     tombstone: &Tombstone,
-) -> Result<(), Error> {
+) -> Result<Option<Vec<u8>>, Error> {
     // If the keyspace was cleared, its tree is given back as a whole.
     let Some(keyspace) = ledger.trees.keyspace_of(tombstone.cell) else {
-        return changes.end_tombstone(shared, ledger, tombstone);
+        changes.end_tombstone(shared, ledger, tombstone)?;
+        return Ok(None);
     };
     let (covered, next) = covered(shared, ledger, changes, (keyspace, tombstone))?;
     for key in covered {
         changes.erase(shared, ledger, keyspace, &key)?;
     }
-    match next {
-        Some(next) => {
-            ledger.erased_to = Some((tombstone.version, next));
-            // A batch without a covered entry commits nothing.
-            Ok(())
-        }
-        None => changes.end_tombstone(shared, ledger, tombstone),
+    if next.is_none() {
+        changes.end_tombstone(shared, ledger, tombstone)?;
     }
+    Ok(next)
 }
 
 /// Keys whose entries are covered, and the key from which to go on.
@@ -116,4 +121,52 @@ fn covered(
         }
     }
     Ok((covered, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Durability, IndexKind, Options, Store};
+
+    const KEYS: u64 = 300;
+
+    /// What is left of a range if its erasure fails at each commit, but for each `made`th.
+    fn left_after(index: IndexKind, made: usize) -> usize {
+        let options = Options::new().index(index).background(false);
+        let store = Store::volatile(&options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        for key in 0..KEYS {
+            store.put(space, &key.to_be_bytes(), b"value", Durability::Buffered).unwrap();
+        }
+        while store.maintain(16).unwrap() == Progress::More {}
+        store.remove_range::<[u8]>(space, .., Durability::Strict).unwrap();
+        for attempt in 0.. {
+            let mut writing = store.handle().lock().unwrap();
+            let (shared, ledger) = writing.parts();
+            let list = shared.tombstones.load();
+            let Some(tombstone) = list.iter().find(|one| one.is_pending()) else { break };
+            if attempt % made == 0 {
+                erase_batch(shared, ledger).unwrap();
+            } else {
+                // As if the disk were full at the commit.
+                let mut changes = Uncommitted::begin(shared);
+                erase_some(shared, ledger, &mut changes, tombstone).map(drop).unwrap();
+                changes.abort(shared, ledger);
+            }
+            drop(writing);
+            while store.report().recovering {
+                store.maintain(1).unwrap();
+            }
+        }
+        while store.maintain(16).unwrap() == Progress::More {}
+        assert_eq!(store.check().unwrap().leaked, 0);
+        store.range::<[u8]>(space, ..).unwrap().count()
+    }
+
+    #[test]
+    fn what_is_not_committed_is_erased_again() {
+        for (index, made) in IndexKind::ORDERED.into_iter().flat_map(|it| [(it, 2), (it, 3)]) {
+            assert_eq!(left_after(index, made), 0, "{index:?} {made}");
+        }
+    }
 }

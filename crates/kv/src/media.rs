@@ -24,8 +24,8 @@ pub(crate) use format::{
     FEATURES_KNOWN, FEATURES_PREPARED, FEATURES_RANGES, FEATURES_REPLICA, INDEX_CDDS, INDEX_HASH,
     INDEX_NVTREE, ITEM_KEY_READ, ITEM_PUT, ITEM_RANGE_READ, ITEM_REMOVE, KEYSPACE_TAG,
     KeyspaceCount, KeyspaceEntry, LARGE_HEADER, LARGE_PIECE, LargeValueHeader, PREPARED_PIECE_SIZE,
-    PREPARED_TAG, PreparedHeader, PreparedItem, REPLICA_KEY, TOMBSTONE_TAG, TombstoneHeader,
-    TombstoneKey,
+    PREPARED_TAG, PreparedHeader, PreparedItem, REPLICA_KEY, SNAPSHOT_COUNT, TOMBSTONE_TAG,
+    TombstoneHeader, TombstoneKey,
 };
 pub(crate) use limit::Limit;
 pub(crate) use names::NameTable;

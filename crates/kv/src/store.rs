@@ -634,8 +634,8 @@ impl Store {
     /// decided are prepared again; those that were prepared later are dropped, and their ids are returned.
     ///
     /// # Errors
-    /// [`Error::NotRetained`]; [`Error::VersionInUse`]: a later version is being read;
-    /// [`Error::WouldDeadlock`]: nothing has changed. [`Error::NotDurable`]: it is rolled back; the ids are not returned.
+    /// [`Error::NotRetained`]; [`Error::VersionInUse`]: a later version is being read; [`Error::WouldDeadlock`], [`Error::Full`]:
+    /// nothing has changed. [`Error::NotDurable`]: it is rolled back, the ids are not returned. Damage: it is at the next open.
     pub fn rollback(&self, version: u64) -> Result<Vec<Vec<u8>>, Error> {
         open::roll_back(&self.handle, version)
     }

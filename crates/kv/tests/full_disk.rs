@@ -201,3 +201,66 @@ fn a_store_that_cannot_be_synced_is_there_and_durable_when_it_is_opened() {
         drop((first, second));
     }
 }
+
+fn put_some(store: &Store, space: Keyspace, number: u64) {
+    store.put(space, &number.to_be_bytes(), &[number as u8; 1000], Durability::Buffered).unwrap();
+}
+
+/// So many puts after a sync the log is written.
+fn puts_before_a_write(store: &Store, space: Keyspace) -> u64 {
+    // The first time the keys are new.
+    (0..5000).for_each(|number| put_some(store, space, number));
+    store.sync().unwrap();
+    let before = store.report().log.bytes_written;
+    let mut puts = 0;
+    while store.report().log.bytes_written == before {
+        put_some(store, space, puts);
+        puts += 1;
+    }
+    puts
+}
+
+/// A rollback with names to be dropped, at each distance from where the log is to be written.
+#[test]
+fn a_rollback_that_finds_the_disk_full_is_refused_or_made() {
+    const NAMES: usize = 20;
+    let (mut refused, mut made) = (0, 0);
+    for index in IndexKind::ALL {
+        let disk = SimDisk::default();
+        let store = Store::create(Path::new(POOL), &options(&disk, index)).unwrap();
+        let space = store.keyspace("x").unwrap();
+        let most = puts_before_a_write(&store, space);
+        // Until then the disk is not known to be full; a sync finds it.
+        for (puts, is_known) in (most - 12..most + 1).map(|puts| (puts, false)).chain([(1, true)]) {
+            store.put(space, b"k", b"old", Durability::Buffered).unwrap();
+            let before = store.save_snapshot("before").unwrap();
+            store.put(space, b"k", b"new", Durability::Buffered).unwrap();
+            for name in 0..NAMES {
+                store.save_snapshot(&name.to_string()).unwrap();
+            }
+            (0..puts).for_each(|number| put_some(&store, space, number));
+            fill(&disk);
+            assert!(!is_known || store.sync().is_err());
+            let rolled_back = store.rollback(before);
+            let is_old = store.get(space, b"k").unwrap().as_deref() == Some(&b"old"[..]);
+            let names = store.snapshots().len();
+            disk.heal();
+            match rolled_back {
+                Err(Error::Full(_)) => {
+                    assert!(!is_old && names == NAMES + 1, "{index:?} {puts} {names}");
+                    refused += 1;
+                }
+                Ok(_) | Err(Error::NotDurable(_)) => {
+                    assert!(is_old && names == 1, "{index:?} {puts} {names}");
+                    made += 1;
+                }
+                Err(error) => panic!("{index:?} {puts}: {error}"),
+            }
+            store.sync().unwrap();
+            store.put(space, b"k", b"last", Durability::Strict).unwrap();
+        }
+        collect(&store);
+        store.check().unwrap();
+    }
+    assert!(refused > 0 && made > 0, "{refused} {made}");
+}

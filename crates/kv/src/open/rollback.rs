@@ -3,16 +3,21 @@
 use tembo_index::{DeadInterval, View};
 
 use crate::ledger::{Ledger, forget_after, kill, next_version};
+use crate::media::SNAPSHOT_COUNT;
 use crate::shared::Shared;
 use crate::version::PinKind;
 use crate::write::Engine;
 use crate::{Error, prepared};
 
+/// Names that a store can have.
+const NAME_COUNT_MAX: u64 = SNAPSHOT_COUNT as u64;
+
 /// Takes back everything after `version`. Returns the ids of prepared transactions that it drops. Synced when it returns.
 ///
 /// # Errors
-/// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`], [`Error::ReadOnly`]: nothing has changed.
-/// [`Error::NotDurable`]: it is rolled back; the ids of what it dropped are not returned.
+/// [`Error::NotRetained`], [`Error::VersionInUse`], [`Error::WouldDeadlock`], [`Error::ReadOnly`], [`Error::Full`]: nothing has
+/// changed. [`Error::NotDurable`]: it is rolled back; the ids of what it dropped are not returned. Damage that it finds on its
+/// way: the store takes no more writes until it is opened again, and is rolled back then.
 pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<Vec<Vec<u8>>, Error> {
     engine.shared.check_writable()?;
     let (mut writing, versions) = (engine.lock()?, &engine.shared.versions);
@@ -32,32 +37,34 @@ pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<Vec<Vec<u8>>, E
     // No snapshot begins between the test and the end of the rollback, and no version is named.
     let _gate = versions.begin_rollback();
     let _closed = versions.pins.close_slots();
-    let named = shared.names.all().into_iter();
-    let named_after: Vec<(String, u64)> = named.filter(|&(_, named)| named > version).collect();
+    let named_after: Vec<u64> = shared
+        .names
+        .all()
+        .into_iter()
+        .map(|(_, named)| named)
+        .filter(|&named| named > version)
+        .collect();
     if !versions.pins.pin_retained(version, PinKind::Marking) {
         return Err(Error::NotRetained { version });
     }
     let tombstones = shared.tombstones.load();
     let names_at = |pin| {
         let ranges = tombstones.iter().filter(|one| one.version == pin).count();
-        named_after.iter().filter(|&&(_, named)| named == pin).count() + ranges
+        named_after.iter().filter(|&&named| named == pin).count() + ranges
     };
     let in_use = versions.pins.above(version).into_iter().find(|&(pin, n)| n > names_at(pin));
     let rolled_back = match in_use {
         Some((version, _)) => Err(Error::VersionInUse { version }),
-        None => roll(shared, ledger, version, &named_after),
+        None => roll(shared, ledger, version),
     };
     versions.pins.unpin(version, PinKind::Marking);
     rolled_back
 }
 
-fn roll(
-    shared: &Shared,
-    ledger: &mut Ledger,
-    version: u64,
-    named_after: &[(String, u64)],
-) -> Result<Vec<Vec<u8>>, Error> {
+fn roll(shared: &Shared, ledger: &mut Ledger, version: u64) -> Result<Vec<Vec<u8>>, Error> {
     let pins = &shared.versions.pins;
+    // Behind the dead interval there is no way back: so there is room for all that follows it.
+    let section = shared.region().reserve(NAME_COUNT_MAX)?;
     // The version that is visible from here on is not void itself, so that a name it is given
     // can be distinguished from those of void versions, which the next open forgets after a crash here.
     let visible = next_version(shared, ledger)?;
@@ -77,9 +84,9 @@ fn roll(
     ledger.erased_to = None;
     let void = tombstones.iter().filter(|one| one.version > version);
     void.for_each(|one| pins.unpin(one.version, PinKind::Tombstone));
-    for (name, _) in named_after {
-        shared.names.forget(&shared.root, pins, name)?;
-    }
+    // A name that was given to an earlier version meanwhile stays.
+    shared.names.forget_between(&shared.root, pins, (version, visible - 1))?;
+    drop(section);
     let dead = shared.forest.dead();
     let view = View { version: visible, dead: &dead };
     ledger.trees.roll_back(&shared.indexes, &shared.catalogue, view)?;

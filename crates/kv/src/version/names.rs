@@ -63,6 +63,27 @@ impl Names {
         Ok(before)
     }
 
+    /// Drops the names of versions above the first, up to the second. Fenced when it returns, not synced. The caller has reserved
+    /// a line for each.
+    pub(crate) fn forget_between(
+        &self,
+        root: &Root,
+        pins: &Pins,
+        (after, until): (u64, u64),
+    ) -> Result<(), Error> {
+        let mut named = self.lock();
+        let is_between = |version: u64| version > after && version <= until;
+        let void = named.iter().filter(|&(_, &version)| is_between(version));
+        let void: Vec<(String, u64)> =
+            void.map(|(name, &version)| (name.clone(), version)).collect();
+        for (name, version) in void {
+            NameTable(root).forget(&name)?;
+            named.remove(&name);
+            pins.unpin(version, PinKind::Name);
+        }
+        Ok(())
+    }
+
     /// Drops a name and returns its version; `None`: there was none. Fenced when it returns, not synced.
     pub(crate) fn forget(
         &self,

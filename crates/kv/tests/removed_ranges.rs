@@ -543,3 +543,26 @@ fn ranges_that_wait_to_be_erased_are_sound_in_the_next_life() {
         assert_eq!((check.leaked, check.keyspaces[0].1.entry_count), (0, 20));
     }
 }
+
+/// Its tombstone keeps the version of a removed range, so that the index can say what was put later; it is not kept to be read.
+#[test]
+fn a_version_that_only_a_tombstone_keeps_is_not_retained() {
+    for index in IndexKind::ORDERED {
+        let (store, space) = filled(index, 3000);
+        let (small, large) = (key(100), key(101));
+        store.remove_range(space, ..small, Durability::Strict).unwrap();
+        store.remove_range(space, large.., Durability::Strict).unwrap();
+        let version = store.visible();
+        for _ in 0..12 {
+            store.maintain(1).unwrap();
+        }
+        assert!(store.visible() > version);
+        assert_eq!(store.exclusive().unwrap().count(space), None, "one is still pending");
+        let refused = store.snapshot_at(version).map(drop);
+        assert!(matches!(refused, Err(Error::NotRetained { .. })), "{refused:?}");
+        let refused = store.rollback(version);
+        assert!(matches!(refused, Err(Error::NotRetained { .. })), "{refused:?}");
+        idle(&store);
+        assert_eq!(state(&store.snapshot().unwrap())["x"].len(), 1);
+    }
+}

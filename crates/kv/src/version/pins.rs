@@ -40,6 +40,8 @@ type Counts = [usize; 5];
 struct Table {
     /// How many hold each version.
     pins: BTreeMap<u64, usize>,
+    /// How many of those are tombstones: they keep what they need of a version, not the version.
+    tombstones: BTreeMap<u64, usize>,
     counts: Counts,
     past: Past,
     cached: Option<Arc<Retained>>,
@@ -73,12 +75,12 @@ impl Pins {
         version
     }
 
-    /// Pins a version that is pinned already, that is visible, or that lies in the window.
+    /// Pins a version that is pinned already, not by tombstones alone, that is visible, or that lies in the window.
     pub(crate) fn pin_retained(&self, version: u64, kind: PinKind) -> bool {
         let mut table = self.table();
         let visible = self.visible();
         let window = table.past.since(visible)..=visible;
-        let retained = window.contains(&version) || table.pins.contains_key(&version);
+        let retained = window.contains(&version) || table.is_held(version);
         if retained {
             table.add(version, kind);
         }
@@ -111,12 +113,11 @@ impl Pins {
     pub(crate) fn unpin(&self, version: u64, kind: PinKind) {
         let mut table = self.table();
         table.counts[kind as usize] -= 1;
-        if let Some(count) = table.pins.get_mut(&version) {
-            *count -= 1;
-            if *count == 0 {
-                table.pins.remove(&version);
-                table.cached = None;
-            }
+        if kind == PinKind::Tombstone {
+            take_one(&mut table.tombstones, version);
+        }
+        if take_one(&mut table.pins, version) {
+            table.cached = None;
         }
     }
 
@@ -217,9 +218,29 @@ impl Drop for Closed<'_> {
     }
 }
 
+/// Counts one less; true if it was the last.
+fn take_one(counts: &mut BTreeMap<u64, usize>, version: u64) -> bool {
+    let Some(count) = counts.get_mut(&version) else { return false };
+    *count -= 1;
+    let is_last = *count == 0;
+    if is_last {
+        counts.remove(&version);
+    }
+    is_last
+}
+
 impl Table {
+    /// Whether anything but tombstones holds the version.
+    fn is_held(&self, version: u64) -> bool {
+        let own = self.tombstones.get(&version).copied().unwrap_or_default();
+        self.pins.get(&version).is_some_and(|&count| count > own)
+    }
+
     fn add(&mut self, version: u64, kind: PinKind) {
         self.counts[kind as usize] += 1;
+        if kind == PinKind::Tombstone {
+            *self.tombstones.entry(version).or_default() += 1;
+        }
         let count = self.pins.entry(version).or_default();
         *count += 1;
         if *count == 1 {

@@ -186,10 +186,10 @@ fn names(root: &Root, pins: &Pins, dead: &DeadIntervals) -> Result<BTreeMap<Stri
 fn remember(pins: &Pins, window: Option<u64>, void: Option<(u64, u64)>, dead: &DeadIntervals) {
     // Of those that no scrub has come to only the table says it.
     let unscrubbed = dead.intervals().iter().filter(|dead| dead.lane.is_none());
-    let void = void.into_iter().chain(unscrubbed.map(|dead| (dead.from, dead.to)));
     pins.with_past(|past, _| {
         past.set_window(window);
-        void.for_each(|(from, to)| past.rolled_back(from, to));
+        past.rolled_back_earlier(void);
+        unscrubbed.for_each(|dead| past.rolled_back(dead.from, dead.to));
     });
 }
 

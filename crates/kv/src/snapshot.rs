@@ -44,7 +44,7 @@ impl Snapshot {
         Snapshot::pinned(handle, versions.pins.pin_visible(kind), kind)
     }
 
-    /// A snapshot of a retained version.
+    /// A snapshot of a retained version. If a rollback has taken it away, it shows what that went back to.
     ///
     /// # Errors
     /// [`Error::NotRetained`].

@@ -291,7 +291,7 @@ impl Store {
     }
 
     /// The store as it was at a retained version: one in the window that [`Store::retain`] keeps, one named by
-    /// [`Store::save_snapshot`], one that another handle holds, or the visible one.
+    /// [`Store::save_snapshot`], one that another handle holds, or the visible one. One rolled back is what that went back to.
     ///
     /// # Errors
     /// [`Error::NotRetained`].
@@ -502,11 +502,11 @@ impl Store {
     /// when it returns.
     ///
     /// # Errors
-    /// [`Error::SnapshotName`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it has the name.
+    /// [`Error::SnapshotName`], [`Error::RolledBack`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it has the name.
     pub fn name_snapshot(&self, name: &str, snapshot: &Snapshot) -> Result<(), Error> {
         let (shared, version) = (&self.handle.shared, snapshot.version());
         shared.check_writable()?;
-        shared.versions.pins.pin(version, PinKind::Name);
+        shared.versions.pins.pin_happened(version, PinKind::Name)?;
         let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
         self.give_up(before);
         shared.versions.sync_beside(shared.region())?;

@@ -303,3 +303,52 @@ fn a_backup_is_read_by_no_more_users_than_its_pool() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(&file), mode(&file) & 0o007), (mode(&pool), 0));
 }
+
+/// What was rolled back is in the backup that was taken before: no backup follows that one.
+#[test]
+fn no_incremental_backup_follows_one_of_a_version_that_was_rolled_back() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("void-{}", index.name()));
+        let path = directory.file("a.pool");
+        let mut store = Store::create(&path, &options(index)).unwrap();
+        change(&store, "a", 0..100, 1);
+        let kept = store.visible();
+        store.retain(Retention::Since(kept)).unwrap();
+        change(&store, "a", 100..200, 2);
+        let whole = SaveOptions { since: None, keep: None };
+        let info = store.save(&directory.file("whole.bak"), &whole, &mut go_on).unwrap();
+        store.rollback(kept).unwrap();
+        change(&store, "a", 200..300, 3);
+        for life in 0..3 {
+            let part = directory.file("part.bak");
+            let wants = SaveOptions { since: Some(Since::Version(info.until)), keep: None };
+            let refused = store.save(&part, &wants, &mut go_on);
+            assert!(
+                matches!(refused, Err(BackupError::Store(Error::RolledBack { to, .. })) if to <= kept),
+                "{index:?}, life {life}: {refused:?}"
+            );
+            if life == 0 {
+                // It shows what the rollback went back to, and would lose its name with the next open.
+                let void = store.snapshot_at(info.until).unwrap();
+                assert!(state(&void) == state(&store.snapshot_at(kept).unwrap()));
+                let refused = store.name_snapshot("void", &void);
+                assert!(matches!(refused, Err(Error::RolledBack { .. })), "{refused:?}");
+            }
+            // Of the version that it went back to one can begin, and of one that was named since.
+            for since in [Since::Version(kept), Since::Name("later".to_owned())] {
+                if life == 0 {
+                    store.save_snapshot("later").unwrap();
+                }
+                let wants = SaveOptions { since: Some(since), keep: None };
+                store.save(&part, &wants, &mut go_on).unwrap();
+                std::fs::remove_file(&part).unwrap();
+            }
+            while store.report().recovering {
+                std::thread::yield_now();
+            }
+            store.close().unwrap();
+            store = Store::open(&path, &options(index)).unwrap();
+            change(&store, "a", 300..320, life);
+        }
+    }
+}

@@ -275,7 +275,9 @@ fn text(error: &BackupError) -> String {
         | BackupError::Damaged { .. }
         | BackupError::NewerVersion { .. } => "BADBACKUP",
         BackupError::OtherPool { .. } | BackupError::NotInARow { .. } => "NOTINAROW",
-        BackupError::Store(tembo_kv::Error::NotRetained { .. }) => "NOTKEPT",
+        BackupError::Store(
+            tembo_kv::Error::NotRetained { .. } | tembo_kv::Error::RolledBack { .. },
+        ) => "NOTKEPT",
         _ => "ERR",
     };
     format!("{code} {error}")

@@ -15,7 +15,7 @@ use super::writer::{SoFar, Writer};
 use crate::error::InKeyspace;
 use crate::media::KeyspaceEntry;
 use crate::tombstones::masked_range;
-use crate::{Snapshot, Store};
+use crate::{Error, Snapshot, Store};
 
 /// The name that keeps the version of a backup that is under way.
 const UNDER_WAY: &str = "(backup under way)";
@@ -70,6 +70,8 @@ impl Store {
     ///
     /// # Errors
     /// [`BackupError::Exists`]; [`BackupError::InTheWay`]; [`Error::NotRetained`](crate::Error::NotRetained), [`Error::NoSuchName`](crate::Error::NoSuchName) of the version since which it is to be;
+    /// [`Error::RolledBack`](crate::Error::RolledBack) of that version, if a rollback has taken it away, or may have: of rollbacks before the store was
+    /// opened only the range of versions is known ([`Store::rolled_back`]). Take a whole backup then, or one since a name;
     /// [`Error::ReadOnly`](crate::Error::ReadOnly) if its version is to be kept under a name; [`BackupError::Interrupted`] if `progress` breaks.
     pub fn save(
         &self,
@@ -85,7 +87,7 @@ impl Store {
         }
         let before = match &options.since {
             None => None,
-            Some(Since::Version(version)) => Some(self.snapshot_at(*version)?),
+            Some(Since::Version(version)) => Some(self.backed_up(*version)?),
             Some(Since::Name(name)) => Some(self.snapshot_named(name)?),
         };
         let since = before.as_ref().map(Snapshot::version);
@@ -137,6 +139,18 @@ impl Store {
             self.drop_snapshot(UNDER_WAY)?;
         }
         Ok(())
+    }
+
+    /// A snapshot of the version of an earlier backup. Of rollbacks by earlier processes only the hull of what they took away
+    /// is known: a version in it that has no name may have been taken away.
+    fn backed_up(&self, version: u64) -> Result<Snapshot, Error> {
+        let snapshot = self.snapshot_at(version)?;
+        let shared = &self.handle().shared;
+        let is_named = shared.names.all().iter().any(|&(_, named)| named == version);
+        match shared.versions.pins.with_past(|past, _| past.rollback_before(version)) {
+            Some(to) if !is_named => Err(Error::RolledBack { version, to }),
+            _ => Ok(snapshot),
+        }
     }
 
     /// The version and the whole blocks of a backup that was interrupted and can be gone on with.

@@ -14,8 +14,10 @@ pub(crate) struct Past {
     followers: BTreeMap<u64, usize>,
     /// Versions in `(from, to]` that were rolled back: the hull of them all.
     void: Option<(u64, u64)>,
-    /// The versions that each rollback took away that this process knows of; of earlier processes, the hull.
+    /// The versions that each rollback took away that this process knows of.
     rollbacks: Vec<(u64, u64)>,
+    /// The hull of those that rollbacks of earlier processes took away.
+    earlier: Option<(u64, u64)>,
 }
 
 /// How many rollbacks a follower knows of.
@@ -60,17 +62,15 @@ impl Past {
         Ok(Rollbacks(self.rollbacks.len()))
     }
 
-    /// Where the rollbacks went back to that took a version away; `None`: none did.
-    fn rollback_before(&self, version: u64) -> Option<u64> {
-        let mut to = version;
-        // What one went back to may have been taken away by another.
-        while let Some(from) = self.rollbacks.iter().find_map(|&(from, until)| {
-            let is_void = from < to && to <= until;
-            is_void.then_some(from)
-        }) {
-            to = from;
-        }
-        (to < version).then_some(to)
+    /// Where the rollbacks went back to that may have taken a version away; `None`: none did. Of earlier processes only the
+    /// hull of what was taken away is known.
+    pub(crate) fn rollback_before(&self, version: u64) -> Option<u64> {
+        went_back(self.rollbacks.iter().chain(&self.earlier), version)
+    }
+
+    /// Where the rollbacks went back to that are known to have taken a version away.
+    pub(crate) fn rollback_of(&self, version: u64) -> Option<u64> {
+        went_back(self.rollbacks.iter(), version)
     }
 
     /// A follower from one version follows from a later one.
@@ -94,9 +94,19 @@ impl Past {
 
     /// Versions in `(from, to]` did not happen.
     pub(crate) fn rolled_back(&mut self, from: u64, to: u64) {
+        self.note_void((from, to));
+        self.rollbacks.push((from, to));
+    }
+
+    /// Some versions in `(from, to]` did not happen: earlier processes have rolled them back.
+    pub(crate) fn rolled_back_earlier(&mut self, void: Option<(u64, u64)>) {
+        void.into_iter().for_each(|void| self.note_void(void));
+        self.earlier = void;
+    }
+
+    fn note_void(&mut self, (from, to): (u64, u64)) {
         let before = self.void.unwrap_or((from, to));
         self.void = Some((before.0.min(from), before.1.max(to)));
-        self.rollbacks.push((from, to));
     }
 
     /// The rollbacks that a follower knows of by now, which has got everything up to `given`. It did not get what
@@ -111,4 +121,20 @@ impl Past {
             _ => Ok(Rollbacks(self.rollbacks.len())),
         }
     }
+}
+
+/// Where rollbacks went back to that took a version away; `None`: none did.
+fn went_back<'r>(
+    rollbacks: impl Iterator<Item = &'r (u64, u64)> + Clone,
+    version: u64,
+) -> Option<u64> {
+    let mut to = version;
+    // What one went back to may have been taken away by another.
+    while let Some(from) = rollbacks.clone().find_map(|&(from, until)| {
+        let is_void = from < to && to <= until;
+        is_void.then_some(from)
+    }) {
+        to = from;
+    }
+    (to < version).then_some(to)
 }

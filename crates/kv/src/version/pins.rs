@@ -10,6 +10,7 @@ use tembo_pmem::thread::{Apart, EventCount, LatchGuard};
 use super::past::Past;
 use super::read_slots::{Reading, Slots};
 use super::visible::Visible;
+use crate::Error;
 use crate::trees::Current;
 
 /// The visible version and the pinned ones.
@@ -85,6 +86,19 @@ impl Pins {
             table.add(version, kind);
         }
         retained
+    }
+
+    /// Pins a version that is pinned already, if no rollback that this process knows of has taken it away.
+    ///
+    /// # Errors
+    /// [`Error::RolledBack`].
+    pub(crate) fn pin_happened(&self, version: u64, kind: PinKind) -> Result<(), Error> {
+        let mut table = self.table();
+        if let Some(to) = table.past.rollback_of(version) {
+            return Err(Error::RolledBack { version, to });
+        }
+        table.add(version, kind);
+        Ok(())
     }
 
     /// Looks at, or changes, since when everything is retained, given the visible version.

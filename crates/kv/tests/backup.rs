@@ -352,3 +352,39 @@ fn no_incremental_backup_follows_one_of_a_version_that_was_rolled_back() {
         }
     }
 }
+
+/// A store that is opened again knows less of when a range was erased; the backup goes on as it was begun.
+#[test]
+fn an_interrupted_backup_goes_on_as_the_kind_that_it_was_begun_as() {
+    for index in IndexKind::ORDERED {
+        let directory = Directory::new(&format!("kind-{}", index.name()));
+        let path = directory.file("a.pool");
+        let mut store = Store::create(&path, &options(index)).unwrap();
+        store.retain(Retention::Since(store.visible())).unwrap();
+        change(&store, "a", 0..4000, 1);
+        let before = store.visible();
+        change(&store, "a", 1000..3000, 8);
+        let space = store.keyspace("a").unwrap();
+        store.remove_range(space, b"002800".to_vec().., Durability::Strict).unwrap();
+        let count = |store: &Store| store.exclusive().unwrap().count(space);
+        while count(&store).is_none() {
+            std::thread::yield_now();
+        }
+        let wanted = now(&store);
+        let wants = SaveOptions { since: Some(Since::Version(before)), keep: None };
+        let (file, partial) = (directory.file("a.bak"), directory.file("a.bak.partial"));
+        let info = store.save(&file, &wants, &mut go_on).unwrap();
+        let whole = std::fs::read(&file).unwrap();
+        std::fs::rename(&file, directory.file("first.bak")).unwrap();
+        std::fs::write(&partial, &whole[..whole.len() * 3 / 4]).unwrap();
+        let snapshot = store.snapshot_at(info.until).unwrap();
+        store.name_snapshot("(backup under way)", &snapshot).unwrap();
+        drop(snapshot);
+        change(&store, "a", 0..10, 3);
+        store.close().unwrap();
+        store = Store::open(&path, &options(index)).unwrap();
+        assert_eq!(store.save(&file, &wants, &mut go_on).unwrap(), info);
+        assert!(std::fs::read(&file).unwrap() == whole, "{index:?}");
+        assert_eq!(wanted.len(), 1);
+    }
+}

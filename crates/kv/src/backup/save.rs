@@ -192,25 +192,35 @@ impl Saving<'_, '_> {
         trees.sort_by(|(a, _), (b, _)| a.cmp(b));
         let before = self.before.map(Snapshot::trees).transpose()?.unwrap_or_default();
         for (name, entry) in trees {
-            let (is_begun, from) = match &reached {
+            let (begun, from) = match &reached {
                 Some((last, ..)) if name < *last => continue,
-                Some((last, _, key)) if name == *last => (true, key.as_deref()),
-                _ => (false, None),
+                Some((last, kind, key)) if name == *last => (Some(*kind), key.as_deref()),
+                _ => (None, None),
             };
-            // A keyspace that was cleared since has another tree; and if a range was removed of which entries are
-            // left, the difference does not say so.
-            let is_part = !self.has_removed_range(&entry)
-                && before.iter().any(|(other, tree)| *other == name && tree.cell == entry.cell);
-            if !is_begun {
-                let kind = if is_part { KIND_PART } else { KIND_WHOLE };
-                self.writer.entry(kind, name.as_bytes(), (&[][..]).into())?;
-            }
-            match self.before.filter(|_| is_part) {
+            let kind = match begun {
+                // It goes on as it was begun: a store that was opened since knows less of ranges that were erased.
+                Some(kind) => kind,
+                None => {
+                    let kind = self.kind(&name, &entry, &before);
+                    self.writer.entry(kind, name.as_bytes(), (&[][..]).into())?;
+                    kind
+                }
+            };
+            match self.before.filter(|_| kind == KIND_PART) {
                 Some(before) => self.part((&name, entry), before.version(), from)?,
                 None => self.whole((&name, entry), from)?,
             }
         }
         Ok(())
+    }
+
+    /// Whether a keyspace is written as a whole, or what has changed in it since the backup before.
+    fn kind(&self, name: &str, entry: &KeyspaceEntry, before: &[(String, KeyspaceEntry)]) -> u32 {
+        // A keyspace that was cleared since has another tree; and if a range was removed of which entries are
+        // left, the difference does not say so.
+        let is_part = !self.has_removed_range(entry)
+            && before.iter().any(|(other, tree)| other == name && tree.cell == entry.cell);
+        if is_part { KIND_PART } else { KIND_WHOLE }
     }
 
     /// Whether a range of the tree was removed since the backup before, and is not erased in this version.

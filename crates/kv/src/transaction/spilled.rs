@@ -34,6 +34,7 @@ use super::before::Before;
 use super::private::{VIEW, create, set};
 use crate::commit::WriteSet;
 use crate::entries::Entries;
+use crate::ledger::reclaim;
 use crate::maintain::give_back_private;
 use crate::opened::Handle;
 use crate::tombstones::KeyRange;
@@ -207,8 +208,10 @@ impl Spilled {
         while self.before.len() > point.notes {
             let handle = self.handle.clone();
             let mut writing = handle.lock_to_write()?;
-            // What is taken back makes room.
-            let _relief = handle.shared.pool().relief();
+            // What is taken back makes room: its own, and that of the notes which are not needed any more.
+            let (shared, ledger) = writing.parts();
+            reclaim(shared, ledger);
+            let _relief = shared.pool().relief();
             for _ in 0..BATCH {
                 if self.before.len() == point.notes {
                     break;

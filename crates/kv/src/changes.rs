@@ -5,7 +5,8 @@
 //! the budget holds; what comes later is left for the next pass. With b bytes of changes waiting that is
 //! ⌈b / budget⌉ passes, of each of which an NV-Tree reads but the leaves that have changed since; and
 //! sorting, n log n. The changes of one version are always given out together, so a transaction larger than
-//! the budget takes the memory that it takes.
+//! the budget takes the memory that it takes. So are those of a commit that has several versions, if it was made since the
+//! store was opened: else it is not known which versions are of one commit.
 //!
 //! As long as a [`Changes`] lives, everything after what it has given out is retained. It gives out only what is
 //! durable: that will not be lost by a crash. A rollback can take it back; then it says so.
@@ -25,7 +26,7 @@ use crate::error::InKeyspace;
 use crate::opened::Handle;
 use crate::tombstones::{Tombstone, masked_range};
 use crate::trees::{TreeLifetime, lifetimes};
-use crate::version::Rollbacks;
+use crate::version::{Commits, Rollbacks};
 use crate::{Error, Snapshot};
 
 /// Memory for changes that wait to be given out, in bytes.
@@ -109,9 +110,12 @@ impl AsRawFd for Readiness {
     }
 }
 
-/// The changes of the earliest versions.
+/// The changes of the earliest commits.
 struct Earliest {
-    by_version: BTreeMap<u64, Vec<Change>>,
+    /// The commits of the period that have several versions.
+    commits: Commits,
+    /// By the last version of their commit.
+    by_commit: BTreeMap<u64, Vec<Change>>,
     /// Changes up to this version are kept.
     until: u64,
     size: usize,
@@ -125,13 +129,22 @@ impl Earliest {
         }
         let change = Change { version, keyspace: keyspace.clone(), event };
         self.size += change.size();
-        self.by_version.entry(version).or_default().push(change);
-        while self.size > self.budget && self.by_version.len() > 1 {
-            let Some((_, changes)) = self.by_version.pop_last() else { break };
+        let last = self.commits.last_of(version);
+        self.by_commit.entry(last).or_default().push(change);
+        while self.size > self.budget && self.by_commit.len() > 1 {
+            let Some((_, changes)) = self.by_commit.pop_last() else { break };
             self.size -= changes.iter().map(Change::size).sum::<usize>();
             // A version that happened: a follower that begins there again must find it.
-            self.until = self.by_version.last_key_value().map_or(self.until, |(last, _)| *last);
+            self.until = self.by_commit.last_key_value().map_or(self.until, |(last, _)| *last);
         }
+    }
+
+    /// All of them, in the order of versions.
+    fn into_changes(self) -> impl Iterator<Item = Change> {
+        self.by_commit.into_values().flat_map(|mut changes| {
+            changes.sort_by_key(|change| change.version);
+            changes
+        })
     }
 }
 
@@ -156,6 +169,14 @@ impl Changes {
     /// Everything up to this version was given out. A follower that has applied it can begin here again.
     pub fn position(&self) -> u64 {
         self.after
+    }
+
+    /// Whether a version is known to be the last of its commit, so that the store was once as all changes up to it make it.
+    /// Most commits have one version; [savepoints](crate::Exclusive::savepoint) and removed ranges make more. Of
+    /// versions before the store was opened it is not known, but for the last of them. Where [`next`](Changes::next) returns
+    /// `None`, [`position`](Changes::position) is such a version.
+    pub fn is_whole_at(&self, version: u64) -> bool {
+        self.handle.shared.versions.pins.with_past(|past, _| past.commits().is_last(version))
     }
 
     /// The next change; `None`: nothing more is durable yet, ask again later.
@@ -236,7 +257,8 @@ impl Changes {
         let snapshot = Snapshot::of(&self.handle, versions.durable())?;
         self.known = versions.pins.with_past(|past, _| past.check(self.known, self.after))?;
         let (until, budget) = (snapshot.version(), self.budget);
-        let mut earliest = Earliest { by_version: BTreeMap::new(), until, size: 0, budget };
+        let commits = versions.pins.with_past(|past, _| past.commits().between(self.after, until));
+        let mut earliest = Earliest { commits, by_commit: BTreeMap::new(), until, size: 0, budget };
         let period = Period { after: self.after, until, dead: snapshot.dead() };
         let removed = shared.catalogue.tombstones_of(period)?;
         for tree in lifetimes(&shared.catalogue, period)? {
@@ -251,7 +273,7 @@ impl Changes {
             }
         }
         self.until = earliest.until;
-        self.waiting.extend(earliest.by_version.into_values().flatten());
+        self.waiting.extend(earliest.into_changes());
         Ok(())
     }
 }

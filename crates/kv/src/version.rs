@@ -9,6 +9,7 @@
 //!                           Retained: the versions that are needed
 //! ```
 
+mod commits;
 mod long_reads;
 mod names;
 mod past;
@@ -17,6 +18,7 @@ mod read_slots;
 mod visible;
 mod window;
 
+pub(crate) use commits::Commits;
 pub(crate) use names::Names;
 pub(crate) use past::Rollbacks;
 pub(crate) use pins::{PinKind, Pins};

@@ -26,6 +26,8 @@ const ALL: Range<'_> =
 pub(crate) struct Uncommitted {
     /// The version of the next change. It is drawn when the change comes.
     version: Option<u64>,
+    /// The first version drawn, of those that are not taken back.
+    first: Option<u64>,
     /// The last version drawn.
     last: Option<u64>,
     /// Whether any entry carries one of the stamps.
@@ -66,8 +68,12 @@ pub(crate) struct Point {
 }
 
 impl Group for Uncommitted {
+    fn several(&self) -> Option<(u64, u64)> {
+        self.first.zip(self.last).filter(|(first, last)| first < last)
+    }
+
     fn hand_in(&mut self) -> &mut Tally {
-        (self.version, self.last) = (None, None);
+        (self.version, self.first, self.last) = (None, None, None);
         &mut self.tally
     }
 
@@ -91,6 +97,7 @@ impl Uncommitted {
     pub(crate) fn begin(shared: &Shared) -> Uncommitted {
         Uncommitted {
             version: None,
+            first: None,
             last: None,
             written: false,
             retained: shared.versions.pins.retained(),
@@ -104,8 +111,8 @@ impl Uncommitted {
 
     /// As `begin`, under a given version, which is committed even if nothing is changed.
     pub(crate) fn begin_at(shared: &Shared, version: u64) -> Uncommitted {
-        let (version, last) = (Some(version), Some(version));
-        Uncommitted { version, last, ..Uncommitted::begin(shared) }
+        let version = Some(version);
+        Uncommitted { version, first: version, last: version, ..Uncommitted::begin(shared) }
     }
 
     /// As `begin`, for the changes of a prepared transaction.
@@ -530,6 +537,8 @@ impl Uncommitted {
         self.undo_after(shared, ledger, point.undo);
         self.forget_unlinked(ledger, point.unlinked);
         self.last = point.last;
+        // Those that are not taken back come before the point.
+        self.first = self.first.filter(|_| point.last.is_some());
         self.tally.go_back(&point.tally);
         Ok(())
     }
@@ -553,6 +562,7 @@ impl Uncommitted {
                 next_version(shared, ledger)?
             }
         };
+        self.first.get_or_insert(version);
         (self.version, self.last) = (Some(version), Some(version));
         Ok(version)
     }

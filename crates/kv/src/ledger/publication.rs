@@ -30,6 +30,8 @@ const KEPT_MIN: u64 = 32;
 
 /// Changes that become visible together.
 pub(crate) trait Group {
+    /// Their first version and their last one, if they have several.
+    fn several(&self) -> Option<(u64, u64)>;
     /// What they add up to. They are committed: from here on there are none.
     fn hand_in(&mut self) -> &mut Tally;
     /// Trees that they have taken away, in the version that is committed.
@@ -53,6 +55,10 @@ pub(crate) fn publish<G: Group>(
     CommitWord(&shared.root).store(version)?;
     drop(section);
     for group in groups.iter_mut() {
+        if let Some(versions) = group.several() {
+            // Before it is visible: a follower that comes to it finds it.
+            shared.versions.pins.with_past(|past, visible| past.note_commit(versions, visible));
+        }
         add_up(shared, ledger, group.hand_in());
         if group.changes_trees() {
             shared.published.store(ledger.trees.known(), version);

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use super::commits::Commits;
 use crate::Error;
 
 /// Since which versions everything is retained, and what for.
-#[derive(Default)]
 pub(crate) struct Past {
     /// Where the window begins, if there is one.
     window: Option<u64>,
@@ -18,6 +18,8 @@ pub(crate) struct Past {
     rollbacks: Vec<(u64, u64)>,
     /// The hull of those that rollbacks of earlier processes took away.
     earlier: Option<(u64, u64)>,
+    /// The commits of several versions.
+    commits: Commits,
 }
 
 /// How many rollbacks a follower knows of.
@@ -25,6 +27,29 @@ pub(crate) struct Past {
 pub(crate) struct Rollbacks(usize);
 
 impl Past {
+    /// Of a store that was opened at a version.
+    pub(crate) fn since_open(visible: u64) -> Past {
+        Past {
+            window: None,
+            followers: BTreeMap::new(),
+            void: None,
+            rollbacks: Vec::new(),
+            earlier: None,
+            commits: Commits::since(visible),
+        }
+    }
+
+    /// The commits of several versions.
+    pub(crate) fn commits(&self) -> &Commits {
+        &self.commits
+    }
+
+    /// Notes a commit of several versions, the first and the last, which become visible next.
+    pub(crate) fn note_commit(&mut self, versions: (u64, u64), visible: u64) {
+        let oldest = self.since(visible);
+        self.commits.note(versions, oldest);
+    }
+
     /// Everything since this version is retained.
     pub(crate) fn since(&self, visible: u64) -> u64 {
         let follower = self.followers.keys().next().copied();

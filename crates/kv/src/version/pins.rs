@@ -37,7 +37,6 @@ pub(crate) enum PinKind {
 /// How many pins there are of each kind, in the order of [`PinKind`].
 type Counts = [usize; 5];
 
-#[derive(Default)]
 struct Table {
     /// How many hold each version.
     pins: BTreeMap<u64, usize>,
@@ -50,8 +49,15 @@ struct Table {
 
 impl Pins {
     pub(crate) fn new(visible: u64) -> Pins {
+        let table = Table {
+            pins: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            counts: Counts::default(),
+            past: Past::since_open(visible),
+            cached: None,
+        };
         let (visible, published) = (Visible::new(visible), EventCount::default());
-        Pins { visible, table: Apart::default(), slots: Slots::new(), published }
+        Pins { visible, table: Apart(Mutex::new(table)), slots: Slots::new(), published }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

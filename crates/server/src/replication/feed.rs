@@ -12,14 +12,17 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
-use tembo_kv::{Direction, Event, Snapshot, Store, Value};
+use tembo_kv::{Changes, Direction, Event, Snapshot, Store, Value};
 
 use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE, KEYSPACE};
 use crate::replication::history::Beginning;
 use crate::replication::outlet::{End, Outlet, PATIENCE};
 
-/// Bytes of entries after which a frame ends with the version, and after which it ends within one.
+/// Bytes of entries after which a frame ends with the commit, and after which it ends within one.
 const FRAME_SIZE: (usize, usize) = (64 << 10, 256 << 10);
+/// Bytes after which it ends with a version that may be within a commit. A replica applies so much before it is whole, and can
+/// go on from there.
+const INCOMPLETE_SIZE: usize = 8 << 20;
 /// A replica hears of its primary at least so often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
@@ -79,6 +82,7 @@ impl Feed {
             state: state.clone(),
             gap: gap.clone(),
             frame: Vec::new(),
+            parts: 0,
             sent_at: Instant::now(),
         };
         feeder.begin_frame();
@@ -111,6 +115,8 @@ struct Feeder {
     gap: Arc<Gap>,
     /// A frame, of which the header is empty yet.
     frame: Vec<u8>,
+    /// Bytes of entries in the frames before it that belong to the same whole.
+    parts: usize,
     sent_at: Instant,
 }
 
@@ -130,8 +136,7 @@ impl Feeder {
         loop {
             match changes.next()? {
                 Some(change) => {
-                    if change.version > last && self.size() >= FRAME_SIZE.0 {
-                        self.end_whole(last)?;
+                    if change.version > last && self.end_between(&changes, last)? {
                         given = last;
                     }
                     last = change.version;
@@ -194,6 +199,22 @@ impl Feeder {
         self.end_whole(version)
     }
 
+    /// Behind all changes of a version, before those of the next one: sends what waits, if it is enough. True if it is sent.
+    fn end_between(&mut self, changes: &Changes, version: u64) -> Result<bool, End> {
+        let size = self.parts + self.size();
+        // A commit may have several versions: a replica that had only some of them would show, and keep, a half of it.
+        let kind = match size >= FRAME_SIZE.0 && changes.is_whole_at(version) {
+            true => FrameKind::Whole,
+            false if size >= INCOMPLETE_SIZE => FrameKind::Incomplete,
+            false => return Ok(false),
+        };
+        match kind {
+            FrameKind::Whole => self.end_whole(version)?,
+            kind => self.end_frame(kind, version)?,
+        }
+        Ok(true)
+    }
+
     fn begin_frame(&mut self) {
         self.frame.clear();
         self.frame.shrink_to(2 * FRAME_SIZE.1);
@@ -220,6 +241,7 @@ impl Feeder {
     }
 
     fn end_frame(&mut self, kind: FrameKind, version: u64) -> Result<(), End> {
+        self.parts = if kind == FrameKind::Part { self.parts + self.size() } else { 0 };
         let header = FrameHeader { kind, size: self.size() as u32, version };
         let mut frame = std::mem::take(&mut self.frame);
         frame[..HEADER_SIZE].copy_from_slice(&header.encode());
@@ -228,5 +250,97 @@ impl Feeder {
         self.begin_frame();
         self.sent_at = Instant::now();
         sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use tembo_kv::{Durability, Keyspace, Options, Retention};
+
+    use super::*;
+    use crate::replication::history::{Mark, begin};
+
+    const ID: &str = "0123";
+
+    fn put(store: &Store, space: Keyspace, keys: &[&[u8]]) {
+        let mut tx = store.exclusive().unwrap();
+        for key in keys {
+            tx.savepoint();
+            tx.put(space, key, &[7; 80 << 10]).unwrap();
+        }
+        tx.commit(Durability::Strict).unwrap();
+    }
+
+    /// What a replica is given that holds a version: the frames up to the visible version.
+    fn frames(store: &Store, version: u64) -> Vec<FrameHeader> {
+        let (socket, mut other) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let held = [Mark { id: ID.to_owned(), version }];
+        let beginning = begin(store, ID, &held).unwrap();
+        assert!(beginning.snapshot.is_none());
+        let gap = Arc::<Gap>::default();
+        let feed = Feed::start(store, &socket.into(), (ID.to_owned(), beginning), &gap).unwrap();
+        while {
+            let mut byte = [0];
+            other.read_exact(&mut byte).unwrap();
+            byte[0] != b'\n'
+        } {}
+        let mut frames: Vec<FrameHeader> = Vec::new();
+        let is_end =
+            |last: &FrameHeader| last.kind != FrameKind::Part && last.version >= store.visible();
+        while !frames.last().is_some_and(is_end) {
+            let mut header = [0; HEADER_SIZE];
+            other.read_exact(&mut header).unwrap();
+            let header = FrameHeader::decode(header).unwrap();
+            other.read_exact(&mut vec![0; header.size as usize]).unwrap();
+            frames.push(header);
+        }
+        feed.stop().join().unwrap();
+        frames
+    }
+
+    fn whole(frames: &[FrameHeader]) -> Vec<u64> {
+        let whole = frames.iter().filter(|frame| frame.kind == FrameKind::Whole);
+        whole.map(|frame| frame.version).collect()
+    }
+
+    #[test]
+    fn a_replica_is_given_a_commit_of_several_versions_as_one() {
+        let store = Store::volatile(&Options::new().background(false)).unwrap();
+        let space = store.keyspace("x").unwrap();
+        let begin = store.visible();
+        store.retain(Retention::Since(begin)).unwrap();
+        let commit = |keys: &[&[u8]]| {
+            put(&store, space, keys);
+            store.visible()
+        };
+        let visible = [commit(&[b"a", b"b"]), commit(&[b"c"]), commit(&[b"d", b"e", b"f", b"g"])];
+        assert_eq!(whole(&frames(&store, begin)), visible);
+    }
+
+    /// Of what an earlier process has committed it is not known which versions belong together.
+    #[test]
+    fn what_was_committed_before_the_store_was_opened_is_whole_at_its_end() {
+        let name = format!("tembo-feed-{}.pool", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let options = Options::new().background(false);
+        let store = Store::create(&path, &options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        let begin = store.visible();
+        store.retain(Retention::Since(begin)).unwrap();
+        (0..150u8).for_each(|key| put(&store, space, &[&[key], &[key, 1]]));
+        let last = store.visible();
+        store.close().unwrap();
+        let store = Store::open(&path, &options).unwrap();
+        let given = frames(&store, begin);
+        let incomplete = given.iter().filter(|frame| frame.kind == FrameKind::Incomplete).count();
+        assert!(incomplete > 0 && whole(&given).iter().all(|&version| version >= last));
+        put(&store, store.keyspace("x").unwrap(), &[b"later"]);
+        assert!(whole(&frames(&store, begin)).contains(&store.visible()));
+        store.close().unwrap();
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -284,6 +284,15 @@ pub enum Error {
         /// The visible one.
         visible: u64,
     },
+    /// Changes are made at a version below two to the power of 55 only: behind a higher one too few would be left for what the store
+    /// does itself, and it could not be opened again. Nothing has changed.
+    #[error(
+        "version {version} is too high: give the version at which the other store has made the changes"
+    )]
+    VersionTooHigh {
+        /// The version that was given.
+        version: u64,
+    },
     /// A keyspace is to be made that is there, or one to be changed that is not there: the store was not what the other
     /// one was before the version. Nothing has changed; begin the replica anew.
     #[error(

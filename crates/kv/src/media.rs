@@ -27,7 +27,7 @@ pub(crate) use format::{
     PREPARED_TAG, PreparedHeader, PreparedItem, REPLICA_KEY, SNAPSHOT_COUNT, TOMBSTONE_TAG,
     TombstoneHeader, TombstoneKey,
 };
-pub(crate) use limit::Limit;
+pub(crate) use limit::{GIVEN_VERSION_MAX, Limit};
 pub(crate) use names::NameTable;
 pub(crate) use root::{LANE, Root, grouped};
 pub use window::Retention;

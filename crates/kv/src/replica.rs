@@ -31,6 +31,9 @@ use crate::shared::Shared;
 use crate::write::{Engine, Locked, PAUSE};
 use crate::{Change, Durability, Error, Event, Keyspace};
 
+/// An index reaches versions that lie so far above the visible one, and up to 67 million.
+const REACH: u64 = 1 << 20;
+
 /// Attempts to erase what a version that was not committed has left.
 const ATTEMPTS: usize = 4;
 
@@ -135,7 +138,8 @@ impl Replica {
 /// Makes changes at a version.
 ///
 /// # Errors
-/// [`Error::VersionTaken`], [`Error::Diverged`], [`Error::WouldDeadlock`]; those of a change and of a commit.
+/// [`Error::VersionTaken`], [`Error::VersionTooHigh`], [`Error::Diverged`], [`Error::WouldDeadlock`]; those of a change and of a
+/// commit.
 pub(crate) fn apply<C: Borrow<Change>>(
     engine: &Engine,
     version: u64,
@@ -145,6 +149,10 @@ pub(crate) fn apply<C: Borrow<Change>>(
     let mut writing = lock_at(engine, version)?;
     let (shared, ledger) = writing.parts();
     take_version(shared, ledger, version)?;
+    if version - shared.versions.pins.visible() > REACH {
+        // The one before, in which nothing happens, becomes visible first.
+        shared.versions.pins.publish(version - 1);
+    }
     let mut made = Uncommitted::begin_at(shared, version);
     let done = apply_each(shared, ledger, (&mut made, version), changes)
         .and_then(|()| commit(shared, ledger, &mut made));

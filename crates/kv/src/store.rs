@@ -603,7 +603,7 @@ impl Store {
     /// Durability point: as `durability` says, capped by the region's sync policy.
     ///
     /// # Errors
-    /// [`Error::VersionTaken`], [`Error::Diverged`], those of [`Exclusive::put`] and of a commit,
+    /// [`Error::VersionTaken`], [`Error::VersionTooHigh`], [`Error::Diverged`], those of [`Exclusive::put`] and of a commit,
     /// [`Error::TooManyAborts`]: nothing has changed, and the version can be tried again. [`Error::WouldDeadlock`].
     pub fn apply_changes<C: Borrow<Change>>(
         &self,

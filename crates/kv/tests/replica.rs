@@ -432,3 +432,30 @@ fn a_rollback_to_a_version_before_the_promotion_takes_the_promotion_back() {
     drop(store);
     assert!(matches!(put(&Store::open(&path, &options).unwrap()), Err(Error::IsReplica)));
 }
+
+#[test]
+fn a_version_that_no_open_could_go_on_behind_is_refused() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("too-high-{}", index.name()));
+        let options = options(DomainRequest::Flush, index);
+        let store = Store::create(&directory.pool(), &options).unwrap();
+        let replica = store.replica().unwrap();
+        let made = |version| Change { version, keyspace: "a".into(), event: Event::Created };
+        for version in [1 << 55, (1 << 56) - 2, (1 << 56) - 1, 1 << 56, u64::MAX] {
+            let refused = replica.apply(version, [made(version)], Durability::Strict);
+            assert!(matches!(refused, Err(Error::VersionTooHigh { .. })), "{version} {refused:?}");
+        }
+        let version = (1 << 55) - 1;
+        replica.apply(version, [made(version)], Durability::Strict).unwrap();
+        drop((replica, store));
+        for _ in 0..3 {
+            let store = Store::open(&directory.pool(), &options).unwrap();
+            let space = store.keyspace("a").unwrap();
+            if store.visible() == version {
+                store.replica().unwrap().promote().unwrap();
+            }
+            store.put(space, b"k", b"v", Durability::Strict).unwrap();
+            store.close().unwrap();
+        }
+    }
+}

@@ -9,7 +9,7 @@ use super::retire_list::RetireList;
 use super::unlisted::Unlisted;
 use crate::Error;
 use crate::background::Machine;
-use crate::media::{DeadTable, Limit, Root};
+use crate::media::{DeadTable, GIVEN_VERSION_MAX, Limit, Root};
 use crate::shared::Shared;
 use crate::tally::Tally;
 use crate::trees::Directory;
@@ -142,11 +142,17 @@ pub(crate) fn allow_next(shared: &Shared, ledger: &mut Ledger) -> Result<(), Err
 }
 
 /// Makes a version that was given, above all that were drawn, the last one drawn.
+///
+/// # Errors
+/// [`Error::VersionTooHigh`]; those of the pool.
 pub(crate) fn take_version(
     shared: &Shared,
     ledger: &mut Ledger,
     version: u64,
 ) -> Result<(), Error> {
+    if version > GIVEN_VERSION_MAX {
+        return Err(Error::VersionTooHigh { version });
+    }
     if version > ledger.limit {
         raise_limit(shared, ledger, version)?;
     }

@@ -1,7 +1,13 @@
 //! The durable limit of versions: no version above it was used.
 
+use tembo_index::VERSION_MAX;
+
 use super::root::{LIMIT_STEP, Root};
 use crate::Error;
+
+/// The highest version that a store is given. It draws its own above that, and each open skips some: half of all versions
+/// is left for these.
+pub(crate) const GIVEN_VERSION_MAX: u64 = VERSION_MAX / 2;
 
 /// The limit of a store.
 pub(crate) struct Limit<'r>(pub(crate) &'r Root);

@@ -26,7 +26,9 @@ pub(crate) fn can_share<A: Reads>(
     match (&to.below, &from.below) {
         (None, _) => offset == 0 && is_worth_it(records, len),
         (Some(to), Some(from_below)) => {
-            to.layer == from_below.layer && from.pieces == 0 && to.end == offset
+            // Of what was cloned the source may show less now.
+            let has_all = from_below.end >= to.end;
+            to.layer == from_below.layer && from.pieces == 0 && to.end == offset && has_all
         }
         (Some(_), None) => false,
     }

@@ -255,6 +255,39 @@ fn a_copy_of_a_range_shares_piece_by_piece_what_it_copies_whole() {
     assert_eq!(bytes(&fs, few), expected[..16 * PIECE as usize]);
 }
 
+/// A source of which a part that was copied is not what the copy shows any more.
+fn changed_behind(change_source: impl Fn(&Fs, u64)) {
+    let fs = made_with(PIECE as usize);
+    let size = 60 * PIECE;
+    let content: Vec<u8> = (0..size).map(|at| (at / 3) as u8 | 1).collect();
+    let (from, to) = (file(&fs, "from", &content), file(&fs, "to", b""));
+    let copy = |at: u64| {
+        let places = ((from, at), (to, at));
+        change(&fs, |tree| tree.copy_range(places.0, places.1, 20 * PIECE)).unwrap()
+    };
+    assert_eq!(copy(0), 20 * PIECE);
+    change_source(&fs, from);
+    let second = bytes(&fs, from)[20 * PIECE as usize..40 * PIECE as usize].to_vec();
+    assert_eq!(copy(20 * PIECE), 20 * PIECE);
+    assert!(bytes(&fs, to) == [&content[..20 * PIECE as usize], &second].concat());
+    assert_eq!(fs.snapshot().unwrap().check().unwrap().findings, []);
+}
+
+#[test]
+fn a_copy_behind_a_clone_leaves_what_was_cloned() {
+    changed_behind(|fs, from| {
+        let punch =
+            |tree: &mut AnyTreeMut<'_, '_>| tree.allocate(from, PIECE, 59 * PIECE, Allocate::Punch);
+        change(fs, punch).unwrap();
+    });
+    changed_behind(|fs, from| {
+        resize(fs, from, PIECE);
+        resize(fs, from, 60 * PIECE);
+    });
+    // What is cut behind the part that was copied is shared.
+    changed_behind(|fs, from| resize(fs, from, 40 * PIECE));
+}
+
 #[test]
 fn a_copy_beside_a_transaction_is_no_change_of_what_is_copied() {
     let fs = made();

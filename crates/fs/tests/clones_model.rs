@@ -109,11 +109,43 @@ fn step(
                 put(model.get_mut(&to).unwrap(), place, part);
             }
         }
+        (5, Some(bytes)) if from != to => {
+            copy_in_parts(tree, model, (from, to), bytes, random)?;
+        }
         (_, Some(_)) => {
             let number = find(tree, from)?;
             change_one(tree, model.get_mut(&from).unwrap(), number, random)?;
         }
     }
+    Ok(())
+}
+
+/// A copy as a kernel asks for it, in two parts; between them the source may be cut, and grow again.
+fn copy_in_parts(
+    tree: &mut AnyTreeMut<'_, '_>,
+    model: &mut Model,
+    (from, to): (u8, u8),
+    mut bytes: Vec<u8>,
+    random: &mut Random,
+) -> Result<(), Error> {
+    if model.remove(&to).is_some() {
+        tree.unlink(ROOT, &[to])?;
+    }
+    let (source, made) = (find(tree, from)?, tree.create(ROOT, &[to], &NEW)?.number);
+    let first = random.below(bytes.len() + 1);
+    tree.copy_range((source, 0), (made, 0), first as u64)?;
+    let mut copied = bytes[..first].to_vec();
+    if random.below(2) == 0 {
+        let (cut, size) = (random.below(bytes.len() + 1), random.below(12 * PIECE));
+        for size in [cut, size] {
+            tree.set(source, &Set { size: Some(size as u64), ..Set::default() })?;
+            bytes.resize(size, 0);
+        }
+    }
+    tree.copy_range((source, first as u64), (made, first as u64), u64::MAX)?;
+    copied.extend(bytes.get(first..).unwrap_or_default());
+    model.insert(from, bytes);
+    model.insert(to, copied);
     Ok(())
 }
 

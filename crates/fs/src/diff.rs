@@ -87,11 +87,15 @@ impl Paths<'_> {
         while let Some(number) = above.pop() {
             let (path, known) = (self.known[&at].clone(), &mut self.known);
             self.records.entries(at, 0, &mut |entry| {
-                if above.last() == Some(&entry.inode) || entry.inode == number {
-                    known.insert(entry.inode, [&path[..], b"/", &entry.name].concat());
+                if entry.inode == number {
+                    known.insert(number, [&path[..], b"/", &entry.name].concat());
                 }
                 true
             })?;
+            if !known.contains_key(&number) {
+                let what = "the directory that it is in does not list it";
+                return Err(Error::Damaged { inode: number, what });
+            }
             at = number;
         }
         Ok(self.known.get(&directory).cloned().unwrap_or_default())

@@ -83,6 +83,11 @@ struct Inner {
     timeline: Timeline,
 }
 
+/// Whether an error is of one inode, and says nothing of others.
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Damaged { .. } | Error::Store(StoreError::Corrupt { .. }))
+}
+
 /// Counts a transaction while it is in progress.
 pub(crate) struct InProgress(Fs);
 
@@ -136,7 +141,7 @@ impl Fs {
         Ok(fs)
     }
 
-    /// Opens the file system of a store, and removes what was unlinked and open at the last stop or crash.
+    /// Opens the file system of a store, and removes what was unlinked and open at the last stop or crash; of that, what is damaged stays.
     ///
     /// # Errors
     /// As [`format`](Fs::format) where keys have no order; [`Error::NoFileSystem`], [`Error::NewerVersion`], [`Error::Damaged`].
@@ -444,21 +449,28 @@ impl Fs {
     /// # Errors
     /// Those of a commit: then the next open of the file system removes it.
     pub fn close_inode(&self, number: u64) -> Result<(), Error> {
-        let mut open = self.0.open.lock();
-        let may_be_orphan = match open.get_mut(&number) {
-            Some(uses) if uses.count > 1 => {
-                uses.count -= 1;
-                return Ok(());
-            }
-            _ => open.remove(&number).is_none_or(|uses| uses.may_be_orphan),
-        };
-        drop(open);
-        if !may_be_orphan {
-            return Ok(());
+        if self.0.open.close(number) && self.is_orphan(number)? {
+            self.remove_unopened(&[number])?;
         }
+        Ok(())
+    }
+
+    /// Closes inodes as [`close_inode`](Fs::close_inode) does each. Those that have no name are removed by few commits; what is damaged
+    /// stays.
+    ///
+    /// # Errors
+    /// Those of a commit: then the next open of the file system removes them.
+    pub fn close_inodes(&self, numbers: &[u64]) -> Result<(), Error> {
+        let closed = numbers.iter().filter(|&&number| self.0.open.close(number));
+        let orphans: Vec<u64> =
+            closed.copied().filter(|&number| self.is_orphan(number).unwrap_or(true)).collect();
+        self.remove_sound(&orphans)
+    }
+
+    fn is_orphan(&self, number: u64) -> Result<bool, Error> {
         match self.latest().inode(number) {
-            Ok(inode) if inode.links == 0 => self.remove_unopened(&[number]),
-            Ok(_) | Err(Error::NoSuchInode { .. }) => Ok(()),
+            Ok(inode) => Ok(inode.links == 0),
+            Err(Error::NoSuchInode { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -482,11 +494,34 @@ impl Fs {
     }
 
     fn remove_orphans(&self) -> Result<(), Error> {
-        let orphans = self.snapshot()?.orphans()?;
-        self.remove_unopened(&orphans)
+        self.remove_sound(&self.snapshot()?.orphans()?)
+    }
+
+    /// Removes those of some inodes that have no name, are not open, and are not damaged.
+    fn remove_sound(&self, orphans: &[u64]) -> Result<(), Error> {
+        for some in orphans.chunks(ORPHANS) {
+            match self.remove_unopened(some) {
+                Err(error) if is_damage(&error) => self.remove_singly(some)?,
+                removed => removed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes each of some orphans that is not damaged.
+    fn remove_singly(&self, orphans: &[u64]) -> Result<(), Error> {
+        for &number in orphans {
+            match self.remove_unopened(&[number]) {
+                Err(error) if is_damage(&error) => {}
+                removed => removed?,
+            }
+        }
+        Ok(())
     }
 
     /// Takes back everything after a named snapshot of the store, in constant time. Synced when it returns.
+    /// Removes what has lost its last name. What is damaged stays as it is, and keeps nothing else from being removed: a check
+    /// names it.
     ///
     /// # Errors
     /// [`Error::Store`]: there is no such snapshot, or a later version is being read; with

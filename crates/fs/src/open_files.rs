@@ -25,6 +25,18 @@ impl OpenFiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Closes an inode once. Whether that was its last close, and it may have lost its last name.
+    pub(crate) fn close(&self, number: u64) -> bool {
+        let mut open = self.lock();
+        match open.get_mut(&number) {
+            Some(uses) if uses.count > 1 => {
+                uses.count -= 1;
+                false
+            }
+            _ => open.remove(&number).is_none_or(|uses| uses.may_be_orphan),
+        }
+    }
+
     /// Those of these inodes that are open may have lost their last names.
     pub(crate) fn note_orphans(&self, numbers: &[u64]) {
         let mut open = self.lock();

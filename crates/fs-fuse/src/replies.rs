@@ -32,7 +32,15 @@ pub(crate) fn time(time: SystemTime) -> Time {
 
 pub(crate) fn time_or_now(given: TimeOrNow) -> Time {
     match given {
-        TimeOrNow::SpecificTime(given) => time(given),
+        // Of a time before 1970 the library takes the nanoseconds, which count forward, from the seconds: what it gives is as far
+        // before 1970 as both together.
+        TimeOrNow::SpecificTime(given) => match given.duration_since(UNIX_EPOCH) {
+            Ok(_) => time(given),
+            Err(before) => {
+                let before = before.duration();
+                Time { seconds: -(before.as_secs() as i64), nanoseconds: before.subsec_nanos() }
+            }
+        },
         TimeOrNow::Now => now(),
     }
 }

@@ -163,6 +163,7 @@ impl Served {
         if Place::of(number) == Place::Begin {
             // What was not committed has never been.
             drop(self.trees.end(handle.0));
+            self.trees.forget_begun(handle.0);
             return Ok(());
         }
         let own = Served::own(number, handle);

@@ -418,4 +418,9 @@ impl Trees {
     pub(crate) fn end(&self, view: u64) -> Option<FsTransaction> {
         self.views.take(view)
     }
+
+    /// The file that has begun a transaction is closed: its number may be given again.
+    pub(crate) fn forget_begun(&self, view: u64) {
+        self.views.forget(view);
+    }
 }

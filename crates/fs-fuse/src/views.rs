@@ -15,7 +15,8 @@ const ROOT_USER: u32 = 0;
 /// A transaction; `None`: it has ended while a call was waiting for it.
 type View = Arc<Mutex<Option<FsTransaction>>>;
 
-/// The transactions that have begun and not ended, by their numbers.
+/// The transactions whose `begin` is open, by their numbers. One that has ended keeps its number until then: what is said by that file
+/// is meant for no other.
 #[derive(Default)]
 pub(crate) struct Views(Mutex<Table>);
 
@@ -29,6 +30,7 @@ struct Table {
 struct Begun {
     /// The user that has begun it.
     owner: u32,
+    has_ended: bool,
     view: View,
 }
 
@@ -52,14 +54,15 @@ impl Views {
         // The kernel may still know the files of one that has ended: its number is not given again soon.
         table.next = (number + 1) % VIEW_MAX;
         let view = Arc::new(Mutex::new(Some(transaction)));
-        table.open.insert(number, Begun { owner, view });
+        table.open.insert(number, Begun { owner, has_ended: false, view });
         Ok(number)
     }
 
     /// Whether it has begun and not ended, and a user may enter it: the one that has begun it, or root.
     pub(crate) fn may_enter(&self, number: u64, user: u32) -> bool {
         let table = locked(&self.0);
-        table.open.get(&number).is_some_and(|begun| user == begun.owner || user == ROOT_USER)
+        let may_enter = |begun: &Begun| user == begun.owner || user == ROOT_USER;
+        table.open.get(&number).is_some_and(|begun| !begun.has_ended && may_enter(begun))
     }
 
     /// Does something in a transaction.
@@ -80,8 +83,49 @@ impl Views {
 
     /// Ends one, after the call that it may be in. To drop it leaves nothing.
     pub(crate) fn take(&self, number: u64) -> Option<FsTransaction> {
-        let begun = locked(&self.0).open.remove(&number)?;
-        let mut view = locked(&begun.view);
+        let view = {
+            let mut table = locked(&self.0);
+            let begun = table.open.get_mut(&number)?;
+            begun.has_ended = true;
+            begun.view.clone()
+        };
+        let mut view = locked(&view);
         view.take()
+    }
+
+    /// The file that has begun it is closed: its number may be given again.
+    pub(crate) fn forget(&self, number: u64) {
+        locked(&self.0).open.remove(&number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tembo_fs::{Format, Time};
+    use tembo_kv::{Options, Store};
+
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_transaction_is_given_again_when_its_file_is_closed() {
+        let store = Store::volatile(&Options::new()).unwrap();
+        let fs = Fs::format(&store, &Format::default(), Time::default()).unwrap();
+        let views = Views::default();
+        let first = views.begin(&fs, 7).unwrap();
+        assert!(
+            views.may_enter(first, 7) && views.may_enter(first, 0) && !views.may_enter(first, 8)
+        );
+        drop(views.take(first).unwrap());
+        assert!(!views.may_enter(first, 7) && views.take(first).is_none());
+        // All numbers were given since.
+        locked(&views.0).next = first;
+        let second = views.begin(&fs, 8).unwrap();
+        assert_ne!(second, first);
+        // What the file of the first one says ends no other.
+        assert!(views.take(first).is_none());
+        assert!(views.may_enter(second, 8));
+        views.forget(first);
+        locked(&views.0).next = first;
+        assert_eq!(views.begin(&fs, 9).unwrap(), first);
     }
 }

@@ -26,9 +26,9 @@ fn handle(writes: bool) -> FileHandle {
 
 /// Flags for the kernel of an open that is no transaction of its own. If its close waits for nothing, the kernel need not ask.
 /// It has the locks of files itself, and so releases them without.
-fn open_flags(waits: bool, is_direct: bool) -> FopenFlags {
+fn open_flags(asks: bool, is_direct: bool) -> FopenFlags {
     let cache = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
-    if waits { cache } else { cache | FopenFlags::FOPEN_NOFLUSH }
+    if asks { cache } else { cache | FopenFlags::FOPEN_NOFLUSH }
 }
 
 pub(crate) fn has_flag(flags: OpenFlags, flag: OFlags) -> bool {
@@ -77,7 +77,7 @@ impl Served {
         }
         // What is shown has no size that the kernel could know; of a marked file, other opens may make it believe another one.
         let is_direct = is_marked || Place::of(number) == Place::Version;
-        Ok((handle(writes), open_flags(self.close_waits(number, writes), is_direct)))
+        Ok((handle(writes), open_flags(self.close_asks(number, writes), is_direct)))
     }
 
     /// Makes a file and opens it.
@@ -103,8 +103,14 @@ impl Served {
         }
         let shown = self.shown(&found)?;
         self.trees.open(shown.0.ino, writes)?;
-        let waits = self.close_waits(shown.0.ino, writes);
-        Ok((shown, handle(writes), open_flags(waits, false)))
+        let asks = self.close_asks(shown.0.ino, writes);
+        Ok((shown, handle(writes), open_flags(asks, false)))
+    }
+
+    /// Whether the kernel asks at a close of what may have been written. Of what a transaction has, since it waits then until what was
+    /// stored to a mapping is there: kernels before 6.16 wait for that nowhere else.
+    fn close_asks(&self, number: INodeNo, writes: bool) -> bool {
+        writes && matches!(Place::of(number), Place::View(..)) || self.close_waits(number, writes)
     }
 
     /// Whether a close, of what may have been written, waits until something is durable. What a transaction has waits for its commit.

@@ -146,6 +146,25 @@ fn a_close_that_makes_nothing_durable_asks_nothing() {
 }
 
 #[test]
+fn a_close_in_a_transaction_waits_for_what_was_stored_to_a_mapping() {
+    let _alone = alone();
+    let Some(served) = Served::with(Durable::Fsync, DomainRequest::Logged) else { return };
+    let begin = served.at(".tembo/begin");
+    let mut begun = OpenOptions::new().read(true).write(true).open(begin).unwrap();
+    let mut number = String::new();
+    begun.read_to_string(&mut number).unwrap();
+    let path = served.at(".tembo/transactions").join(number.trim()).join("a");
+    // At a flush the kernel waits for writes that are under way.
+    let file = File::create(&path).unwrap();
+    assert_eq!(cost("FLUSH", || drop(file)).0, 1);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    assert_eq!(cost("FLUSH", || drop(file)).0, 1);
+    let file = File::open(&path).unwrap();
+    assert_eq!(cost("FLUSH", || drop(file)).0, 0);
+    begun.write_all(b"commit").unwrap();
+}
+
+#[test]
 fn a_file_that_is_written_again_costs_a_request_a_write() {
     let Some((_alone, served)) = counted() else { return };
     let mut file = File::create(served.at("file")).unwrap();

@@ -65,7 +65,11 @@ impl Served {
         handle: Option<FileHandle>,
         changes: &Set,
     ) -> Result<FileAttr, Errno> {
-        let inode = match self.own_of(number, handle, request.pid()) {
+        let own = self.own_of(number, handle, request.pid());
+        if handle.is_some() {
+            self.note_process(own, request);
+        }
+        let inode = match own {
             // The kernel gets what others see.
             own @ Some(_) => self
                 .change_one(number, own, |tree, number| set(tree, number, changes, request))

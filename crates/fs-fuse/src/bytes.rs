@@ -4,7 +4,9 @@ use fuser::{Errno, FileHandle, INodeNo, LockOwner, OpenFlags, Request, WriteFlag
 use rustix::fs::OFlags;
 use tembo_fs::{Allocate, AnyTreeMut};
 
+use crate::caller::process_of;
 use crate::handles::has_flag;
+use crate::opened::Writer;
 use crate::place::Place;
 use crate::privileges::{Changed, take_privileges};
 use crate::served::Served;
@@ -54,7 +56,7 @@ impl Served {
         let is_cached = how.contains(WriteFlags::FUSE_WRITE_CACHE);
         let own = Served::own(number, handle).filter(|_| !is_cached);
         if let Some(handle) = own {
-            self.opened.note_writer(handle, owner);
+            self.opened.note_writer(handle, owner.map(Writer::Files));
         }
         let takes_bits = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let changed = Changed::Written { takes_bits };
@@ -88,12 +90,21 @@ impl Served {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let own = Served::own(number, handle);
+        self.note_process(own, request);
         let taken = self.change_one(number, own, |tree, number| {
             let inode = tree.allocate(number, offset, len, how)?;
             take_privileges(tree, inode, Changed::Cut, request)
         })?;
         self.note_taken(number, taken);
         Ok(())
+    }
+
+    /// Notes that a process changes a file in the transaction of an open, by a request that does not say which files it has open.
+    pub(crate) fn note_process(&self, own: Option<u64>, request: &Request) {
+        if let Some(handle) = own {
+            let process = process_of(request.pid());
+            self.opened.note_writer(handle, Some(Writer::Process(process)));
+        }
     }
 
     /// A change whose answer has no attributes may have taken permissions.
@@ -135,15 +146,18 @@ impl Served {
             let taken = take_privileges(tree, inode, Changed::Cut, request)?;
             Ok((copied, taken))
         };
-        let source = Served::own(from, from_handle);
-        let copied = match (Served::own(to, handle), Place::of(from)) {
-            // Only its own transaction has what an open has written.
-            (own, _) if source.is_some() && source != own => Err(Errno::EXDEV),
-            (None, _) => self.trees.write([from, to], copy),
-            (own, Place::Now(from)) => self.change_one(to, own, |tree, to| copy(tree, [from, to])),
-            _ => Err(Errno::EXDEV),
+        let own = Served::own(to, handle);
+        // Only its own transaction has what an open has written, and it has other files as they were when it began. Of what has to
+        // come from elsewhere the kernel reads the bytes.
+        if Served::own(from, from_handle) != own || !Place::of(from).is_beside(Place::of(to)) {
+            return Err(Errno::EXDEV);
+        }
+        self.note_process(own, request);
+        let (copied, taken) = match own {
+            None => self.trees.write([from, to], copy)?,
+            // Its number is that of its inode.
+            own => self.change_one(to, own, |tree, to| copy(tree, [from.0, to]))?,
         };
-        let (copied, taken) = copied?;
         self.note_taken(to, taken);
         Ok(copied as u32)
     }

@@ -21,6 +21,18 @@ fn has_group(status: &[u8], group: u32) -> bool {
     groups.split_ascii_whitespace().any(|other| other.parse() == Ok(group))
 }
 
+/// The number of the process that a thread is of; where the system does not say so, that of the thread.
+pub(crate) fn process_of(thread: u32) -> u32 {
+    let status = std::fs::read(format!("/proc/{thread}/status"));
+    status.ok().and_then(|status| process_in(&status)).unwrap_or(thread)
+}
+
+fn process_in(status: &[u8]) -> Option<u32> {
+    let mut lines = status.split(|&byte| byte == b'\n');
+    let number = lines.find_map(|line| line.strip_prefix(b"Tgid:"))?;
+    std::str::from_utf8(number).ok()?.trim().parse().ok()
+}
+
 /// The right to set the bits of files by which programs run as other users and groups.
 const CAP_FSETID: u64 = 1 << 4;
 
@@ -87,6 +99,18 @@ mod tests {
         assert!(
             !has(b"CapPrm:\t10\nCapEff:\t000001ffffffffef\n") && !has(b"CapEff:\n") && !has(b"")
         );
+    }
+
+    #[test]
+    fn the_process_of_a_thread_is_that_of_its_status() {
+        assert_eq!(process_in(b"Name:\ta\nTgid:\t77\nPid:\t78\n"), Some(77));
+        assert_eq!((process_in(b"Pid:\t78\n"), process_in(b"Tgid:\tx\n")), (None, None));
+        let thread = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get());
+        let thread = thread.join().unwrap() as u32;
+        // It has ended: its number stands for itself.
+        assert_eq!(process_of(thread), thread);
+        let own = std::process::id();
+        assert_eq!(process_of(rustix::thread::gettid().as_raw_nonzero().get() as u32), own);
     }
 
     #[test]

@@ -105,6 +105,9 @@ impl Served {
         (parent, name): (INodeNo, &[u8]),
     ) -> Result<Shown, Errno> {
         Trees::check_entry(parent, name)?;
+        if !Place::of(number).is_beside(Place::of(parent)) {
+            return Err(Errno::EXDEV);
+        }
         let linked = self
             .trees
             .write([number, parent], |tree, [number, parent]| tree.link(number, parent, name))?;

@@ -3,7 +3,8 @@
 //! ```text
 //!  open to be written    a transaction begins
 //!  read, write, cut      in it: no other program sees it
-//!  a close               by the process that has written commits it; what is written later, by a duplicate, begins another one
+//!  a close               by the process that has written commits it; what is written later, by a duplicate, begins another one;
+//!                        before the first write it ends nothing
 //!  the last close        commits what was not: a file that was only cut by the open
 //! ```
 //!
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fuser::{Errno, LockOwner};
 use tembo_fs::{AnyTree, AnyTreeMut, Error, Fs, FsTransaction, Inode, Time};
 
-use crate::caller::is_killed;
+use crate::caller::{is_killed, process_of};
 use crate::errors::errno;
 use crate::replies::now;
 
@@ -38,8 +39,9 @@ struct Table {
 
 struct Open {
     inode: u64,
-    /// The thread that has opened it.
+    /// The thread that has opened it, and its process.
     thread: u32,
+    process: u32,
     own: Arc<Mutex<Own>>,
 }
 
@@ -51,12 +53,23 @@ pub(crate) struct Own {
     is_changed: bool,
     /// Changed by more than the open.
     is_written: bool,
-    /// The process that has written last, if one has written since the last commit.
-    writer: Option<LockOwner>,
+    /// What has written last; `None`: since the last commit that which has opened it, if any.
+    writer: Option<Writer>,
+    /// What has opened it has closed it, and had changed nothing: what it changes without a handle is not meant for it.
+    is_closed: bool,
     /// An `fsync` was answered: what it meant is durable when its commit is.
     is_asked: bool,
     /// Something of it was not committed: what comes later would be a part.
     is_lost: bool,
+}
+
+/// A process, as requests say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// By the kernel's name for the files that it has open.
+    Files(LockOwner),
+    /// By its number.
+    Process(u32),
 }
 
 /// What is to be done at a close.
@@ -102,10 +115,11 @@ impl Opened {
         }
         let transaction = Some(transaction);
         let own = Arc::new(Mutex::new(Own { transaction, is_changed, ..Own::default() }));
+        let process = process_of(thread);
         let mut table = locked(&self.0);
         table.given += 1;
         let handle = HANDLE_MIN + table.given;
-        table.open.insert(handle, Open { inode, thread, own });
+        table.open.insert(handle, Open { inode, thread, process, own });
         Ok(handle)
     }
 
@@ -113,8 +127,8 @@ impl Opened {
         locked(&self.0).open.get(&handle).map(|open| open.own.clone()).ok_or(Errno::EBADF)
     }
 
-    /// Notes that a process is about to write.
-    pub(crate) fn note_writer(&self, handle: u64, writer: Option<LockOwner>) {
+    /// Notes that a process is about to write, or to change the file otherwise.
+    pub(crate) fn note_writer(&self, handle: u64, writer: Option<Writer>) {
         if let Ok(own) = self.own(handle) {
             locked(&own).writer = writer;
         }
@@ -123,7 +137,10 @@ impl Opened {
     /// The handle by which a thread has an inode open and has not closed it: a change that says no handle is meant for that.
     pub(crate) fn of_thread(&self, inode: u64, thread: u32) -> Option<u64> {
         let table = locked(&self.0);
-        let goes_on = |open: &Open| locked(&open.own).transaction.is_some();
+        let goes_on = |open: &Open| {
+            let own = locked(&open.own);
+            own.transaction.is_some() && !own.is_closed
+        };
         let found = table
             .open
             .iter()
@@ -161,7 +178,7 @@ impl Opened {
         let own = self.own(handle)?;
         let mut own = locked(&own);
         let done = own.transaction(fs)?.change(now, work);
-        (own.is_changed, own.is_written) = (true, true);
+        (own.is_changed, own.is_written, own.is_closed) = (true, true, false);
         done.map_err(code_of)
     }
 
@@ -181,13 +198,17 @@ impl Opened {
 
     /// One of those that have a file open closes it: a thread of a process. Of a process that has not written it means
     /// nothing: each program that is started closes what it does not inherit.
-    pub(crate) fn close(&self, handle: u64, (process, thread): (LockOwner, u32)) -> Closing {
+    pub(crate) fn close(&self, handle: u64, (files, thread): (LockOwner, u32)) -> Closing {
         let table = locked(&self.0);
         let Some(open) = table.open.get(&handle) else { return Closing::Nothing };
-        let (shared, opener) = (open.own.clone(), open.thread);
+        let (shared, opener) = (open.own.clone(), Writer::Process(open.process));
         drop(table);
         let mut own = locked(&shared);
-        if own.writer.map_or(thread != opener, |writer| writer != process) {
+        let has_written = match own.writer.unwrap_or(opener) {
+            Writer::Files(writer) => writer == files,
+            Writer::Process(writer) => writer == process_of(thread),
+        };
+        if !has_written {
             return Closing::Nothing;
         }
         let killed = own.is_changed && is_killed(thread);
@@ -220,7 +241,8 @@ impl Own {
         }
     }
 
-    /// What a close is to commit: an open that has cut the file commits that with what is written, or when it ends.
+    /// What a close is to commit. Before the first write nothing: what was read is what the write is of, and an open that has cut
+    /// the file commits that with what is written, or when it ends.
     fn close(&mut self, killed: bool) -> Result<Option<Ended>, Lost> {
         if killed && self.is_changed {
             self.lose();
@@ -228,7 +250,8 @@ impl Own {
         if self.is_lost {
             return Err(Lost);
         }
-        if self.is_changed && !self.is_written {
+        if !self.is_written {
+            self.is_closed = !self.is_changed;
             return Ok(None);
         }
         Ok(self.take())

@@ -109,6 +109,11 @@ impl Place {
         !matches!(self, Place::Now(_) | Place::Past(..) | Place::View(..))
     }
 
+    /// Whether another is of the same tree.
+    pub(crate) fn is_beside(self, other: Place) -> bool {
+        self.beside(0) == other.beside(0)
+    }
+
     /// Another inode of the same tree; of what is in no tree itself.
     pub(crate) fn beside(self, inode: u64) -> Place {
         match self {

@@ -60,15 +60,21 @@ impl Served {
         }
         let takes_bits = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let changed = Changed::Written { takes_bits };
-        let appends = own.is_some() && has_flag(flags, OFlags::APPEND);
-        let taken = self.change_one(number, own, |tree, number| {
-            // The kernel knows the end that others see.
-            let offset = if appends { tree.tree().inode(number)?.size } else { offset };
-            let inode = tree.write(number, offset, data)?;
+        // The kernel knows the end that others see, and one from before a commit until it has asked again.
+        let is_now = matches!(Place::of(number), Place::Now(_));
+        let appends = is_now && !is_cached && has_flag(flags, OFlags::APPEND);
+        let (taken, at) = self.change_one(number, own, |tree, number| {
+            let at = if appends { tree.tree().inode(number)?.size } else { offset };
+            let inode = tree.write(number, at, data)?;
             // What was stored to a mapping comes at any time, and cost the file nothing.
-            if is_cached { Ok(false) } else { take_privileges(tree, inode, changed, request) }
+            let taken = !is_cached && take_privileges(tree, inode, changed, request)?;
+            Ok((taken, at))
         })?;
         self.note_taken(number, taken);
+        if own.is_none() && at != offset {
+            // It has the bytes in its cache where it believes them.
+            self.committer.forget(number);
+        }
         Ok(data.len() as u32)
     }
 

@@ -1,20 +1,23 @@
-//! Commits of transactions, by a thread that serves no other requests.
+//! Commits of transactions, and what can wait, by a thread that serves no other requests.
 //!
-//! What a transaction has changed, the kernel may have in its caches. It is notified after the commit and before the program that
-//! committed. It may wait then for requests that are under way, so that no thread that has to serve them may notify it.
+//! What a transaction has changed, the kernel may have in its caches. It is notified when the commit is seen, before that is durable and
+//! before the program that committed is answered. It may wait then for requests that are under way, so that no thread that has to
+//! serve them may notify it.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use fuser::{Errno, INodeNo, Notifier};
-use tembo_fs::{FsTransaction, Touched};
+use tembo_fs::{Fs, FsTransaction, Touched};
 use tembo_kv::Durability;
 
-use crate::errors::errno;
+use crate::errors::errno_of_commit;
+use crate::held::Held;
 use crate::replies::now;
 
 /// Answers the request to commit.
@@ -27,13 +30,22 @@ pub(crate) struct Commit {
     pub(crate) answer: Answer,
 }
 
+/// What the thread does.
+enum Todo {
+    Commit(Box<Commit>),
+    /// The kernel is to forget what it has in its caches of an inode.
+    Forget(INodeNo),
+    /// An inode that another has taken the name of is to be closed, in a moment.
+    LetGo(Fs, u64),
+}
+
 /// The way to the kernel, once it is mounted.
 pub(crate) type Kernel = Arc<OnceLock<Notifier>>;
 
 /// The thread that commits.
 pub(crate) struct Committer {
     /// `None`: it has been asked to end.
-    commits: Option<Sender<Commit>>,
+    todo: Option<Sender<Todo>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -43,22 +55,36 @@ impl Committer {
     /// # Errors
     /// Those of the system.
     pub(crate) fn start(kernel: Kernel) -> io::Result<Committer> {
-        let (commits, todo) = mpsc::channel();
+        let (sender, todo) = mpsc::channel();
         let thread = Builder::new().name("fs-commit".into()).spawn(move || run(&todo, &kernel))?;
-        Ok(Committer { commits: Some(commits), thread: Some(thread) })
+        Ok(Committer { todo: Some(sender), thread: Some(thread) })
     }
 
     /// Commits, and then answers.
     pub(crate) fn commit(&self, commit: Commit) {
-        if let Some(commits) = &self.commits {
-            // It takes commits as long as there is a sender.
-            let _ = commits.send(commit);
+        self.send(Todo::Commit(Box::new(commit)));
+    }
+
+    /// Makes the kernel forget what it has in its caches of an inode, when no request of it is under way any more.
+    pub(crate) fn forget(&self, number: INodeNo) {
+        self.send(Todo::Forget(number));
+    }
+
+    /// Closes an inode in a moment.
+    pub(crate) fn let_go(&self, fs: &Fs, inode: u64) {
+        self.send(Todo::LetGo(fs.clone(), inode));
+    }
+
+    fn send(&self, todo: Todo) {
+        if let Some(sender) = &self.todo {
+            // It is received as long as there is a sender.
+            let _ = sender.send(todo);
         }
     }
 
     /// Ends it, after all that it was given.
     pub(crate) fn end(&mut self) {
-        self.commits = None;
+        self.todo = None;
         if let Some(thread) = self.thread.take() {
             // A panic of it was reported by its thread.
             let _ = thread.join();
@@ -66,15 +92,43 @@ impl Committer {
     }
 }
 
-fn run(todo: &Receiver<Commit>, kernel: &Kernel) {
-    for Commit { transaction, durability, answer } in todo {
-        // Also what has failed may be visible, if it could not be synced.
-        let (committed, touched) = transaction.commit_touched(now(), durability);
-        if let Some(notifier) = kernel.get() {
-            invalidate(notifier, &touched);
+fn run(todo: &Receiver<Todo>, kernel: &Kernel) {
+    let mut held = Held::default();
+    loop {
+        let next = match held.patience() {
+            None => todo.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
+            Some(patience) => todo.recv_timeout(patience),
+        };
+        match next {
+            Ok(Todo::Commit(commit)) => do_commit(*commit, kernel),
+            Ok(Todo::Forget(number)) => {
+                if let Some(notifier) = kernel.get() {
+                    // What the kernel does not know it need not forget.
+                    let _ = notifier.inval_inode(number, 0, 0);
+                }
+            }
+            Ok(Todo::LetGo(fs, inode)) => held.add(&fs, inode),
+            Err(RecvTimeoutError::Timeout) => held.turn(),
+            Err(RecvTimeoutError::Disconnected) => return held.end(),
         }
-        answer(committed.map(drop).map_err(|error| errno(&error)));
     }
+}
+
+fn do_commit(Commit { transaction, durability, answer }: Commit, kernel: &Kernel) {
+    if let Some(notifier) = kernel.get() {
+        for inode in transaction.touched_open() {
+            // What others have stored to mappings is written then, and so a conflict. Behind the commit it would be written over that.
+            let _ = notifier.inval_inode(INodeNo(inode), 0, 0);
+        }
+    }
+    let seen = |touched: &Touched| {
+        if let Some(notifier) = kernel.get() {
+            invalidate(notifier, touched);
+        }
+    };
+    let committed = transaction.commit_seen(now(), durability, seen);
+    answer(committed.map(drop).map_err(|error| errno_of_commit(&error)));
 }
 
 /// Takes what was changed out of the caches of the kernel. It fails of what is not there, and when the mount has ended.

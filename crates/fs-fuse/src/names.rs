@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use fuser::{Errno, INodeNo, RenameFlags, Request};
-use tembo_fs::{FileKind, Inode, New, Rename};
+use tembo_fs::{AnyTreeMut, FileKind, Inode, New, Rename};
 
 use crate::place::Place;
 use crate::replies::TTL;
 use crate::served::{Served, Shown};
 use crate::trees::Trees;
+
+/// Bytes of a file that is kept for a moment when another gets its name.
+const HELD_MAX: u64 = 1 << 20;
 
 /// What a request makes, with a mode that the mask has not been taken from.
 pub(crate) fn new_of(request: &Request, kind: FileKind, (mode, umask): (u32, u32)) -> New {
@@ -124,7 +127,12 @@ impl Served {
             return self.trees.drop_snapshot(name);
         }
         Trees::check_entry(parent, name)?;
-        self.trees.remove([parent], |tree, [parent]| tree.remove_directory(parent, name))
+        let removed = self.trees.read(parent, |tree, parent| tree.lookup(parent, name))?.number;
+        self.trees.remove([parent], |tree, [parent]| tree.remove_directory(parent, name))?;
+        if matches!(Place::of(parent), Place::Now(_)) {
+            self.trees.gone.note(removed);
+        }
+        Ok(())
     }
 
     pub(crate) fn rename(
@@ -141,8 +149,34 @@ impl Served {
         };
         Trees::check_entry(parent, name)?;
         Trees::check_entry(new_parent, new_name)?;
-        self.trees.remove([parent, new_parent], |tree, [from, to]| {
+        let numbers = [parent, new_parent];
+        let rename = |tree: &mut AnyTreeMut<'_, '_>, [from, to]: [u64; 2]| {
             tree.rename((from, name), (to, new_name), how)
-        })
+        };
+        let replaces = how == Rename::Replace;
+        if let Some(held) = replaces.then(|| self.hold(new_parent, new_name)).flatten() {
+            let renamed = self.trees.write(numbers, rename);
+            let is_full = |error: &Errno| {
+                [Errno::ENOSPC, Errno::EDQUOT].map(Errno::code).contains(&error.code())
+            };
+            if !renamed.as_ref().is_err_and(is_full) {
+                self.committer.let_go(&self.trees.fs, held);
+                return renamed;
+            }
+            // There is room for no more than what it replaces. If this fails, the next open of the file system removes that.
+            let _ = self.trees.fs.close_inode(held);
+        }
+        self.trees.remove(numbers, rename)
+    }
+
+    /// Keeps the file that a name stands for, as if it were open: programs may have found it, and open it when another has its name. A
+    /// large one is not kept, nor a directory, for the kernel looks for what it does not find once more.
+    fn hold(&self, parent: INodeNo, name: &[u8]) -> Option<u64> {
+        let Place::Now(_) = Place::of(parent) else { return None };
+        let inode = self.trees.read(parent, |tree, parent| tree.lookup(parent, name)).ok()?;
+        if inode.is_directory() || inode.links > 1 || inode.size > HELD_MAX {
+            return None;
+        }
+        self.trees.fs.open_inode(inode.number).ok().map(|inode| inode.number)
     }
 }

@@ -7,6 +7,7 @@ use tembo_fs::{AnyTree, AnyTreeMut, Entry, Error, FileKind, Fs, FsTransaction, I
 use tembo_kv::{Durability, Error as StoreError, is_own_name};
 
 use crate::errors::errno;
+use crate::gone::Gone;
 use crate::opened::MARK;
 use crate::past::Past;
 use crate::place::Place;
@@ -42,6 +43,7 @@ pub(crate) struct Trees {
     past: Past,
     views: Views,
     unsynced: Unsynced,
+    pub(crate) gone: Gone,
     /// The user that has mounted it.
     user: u32,
 }
@@ -64,7 +66,18 @@ fn code_of(error: Error) -> Errno {
 impl Trees {
     pub(crate) fn new(fs: Fs, user: u32) -> Trees {
         let (past, views, unsynced) = (Past::default(), Views::default(), Unsynced::default());
-        Trees { fs, past, views, unsynced, user }
+        Trees { fs, past, views, unsynced, gone: Gone::default(), user }
+    }
+
+    /// The error of a request of inodes as they are now. One that is not there any more the kernel has found by a name that was
+    /// removed or given to another since: it looks for it once more.
+    fn code_of(&self, error: Error, inodes: &[u64]) -> Errno {
+        match error {
+            Error::NoSuchInode { inode } if inodes.contains(&inode) && !self.gone.has(inode) => {
+                Errno::ESTALE
+            }
+            error => code_of(error),
+        }
     }
 
     /// Notes that inodes, as they are now, have changed: a close of them waits for that.
@@ -100,7 +113,8 @@ impl Trees {
     /// Reads the tree that a place is in.
     ///
     /// # Errors
-    /// `EISDIR` of what is in no tree; `ESTALE` in a transaction that has ended; those of `work`.
+    /// `EISDIR` of what is in no tree; `ESTALE` in a transaction that has ended, and of an inode that is not there any more; those of
+    /// `work`.
     pub(crate) fn read<T>(
         &self,
         number: INodeNo,
@@ -109,7 +123,7 @@ impl Trees {
         match Place::of(number) {
             Place::Now(inode) => {
                 let mut tree = self.fs.snapshot().map_err(code_of)?;
-                work(&mut tree.any(), inode).map_err(code_of)
+                work(&mut tree.any(), inode).map_err(|error| self.code_of(error, &[inode]))
             }
             Place::Past(slot, inode) => {
                 let mut tree = self.past.tree(&self.fs, slot).map_err(code_of)?;
@@ -146,7 +160,7 @@ impl Trees {
         match tree.flatten() {
             None => {
                 let done = self.fs.write(now(), Durability::Buffered, |tree| work(tree, inodes));
-                let done = done.map_err(code_of)?;
+                let done = done.map_err(|error| self.code_of(error, &inodes))?;
                 self.note_changed(&inodes);
                 Ok(done)
             }
@@ -331,11 +345,12 @@ impl Trees {
     /// Opens an inode; whether it has the mark of those that are written in transactions of their own.
     ///
     /// # Errors
-    /// `EROFS` of a snapshot that is to be written; `ENOENT`, `ESTALE`.
+    /// `EROFS` of a snapshot that is to be written; `ESTALE`, `ENOENT`.
     pub(crate) fn open(&self, number: INodeNo, writes: bool) -> Result<bool, Errno> {
         match Place::of(number) {
             Place::Now(inode) => {
-                let found = self.fs.open_inode(inode).map_err(code_of)?;
+                let found = self.fs.open_inode(inode);
+                let found = found.map_err(|error| self.code_of(error, &[inode]))?;
                 // If it cannot be read, what follows says so.
                 Ok(found.attributes > 0 && self.has_mark(inode).unwrap_or(false))
             }

@@ -7,13 +7,14 @@
 #[path = "mounted/served.rs"]
 mod mounted;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::sync::Barrier;
 use std::thread;
 
 use rustix::fs::{XattrFlags, setxattr};
-use tembo_fs::{FileKind, Format, New, ROOT};
+use tembo_fs::{AnyTreeMut, FileKind, Format, New, ROOT, Touched};
 use tembo_fs_fuse::Durable;
 use tembo_kv::{DomainRequest, Durability};
 
@@ -108,4 +109,31 @@ fn what_a_marked_file_has_synced_is_durable_when_it_is_closed() {
     drop(file);
     assert_eq!(fs::read(&path).unwrap(), b"newer");
     assert!(is_durable());
+}
+
+#[test]
+fn a_commit_is_seen_before_it_is_durable_and_durable_when_it_returns() {
+    let folder = folder();
+    let (store, fs) = stored(&folder, DomainRequest::Logged);
+    let new = New { kind: FileKind::Regular, ..Format::default().root };
+    let mut transaction = fs.transaction().unwrap();
+    transaction.change(NOW, |tree| tree.create(ROOT, b"a", &new)).unwrap();
+    let mut calls = 0;
+    let seen = |touched: &Touched| {
+        calls += 1;
+        assert!(store.visible() > store.durable());
+        assert!(fs.snapshot().unwrap().lookup(ROOT, b"a").is_ok());
+        assert_eq!(touched.names, [(ROOT, b"a".to_vec())].into());
+    };
+    let version = transaction.commit_seen(NOW, Durability::Strict, seen).unwrap();
+    assert_eq!((calls, store.durable()), (1, version));
+    // What comes too late is said too: a cache may have looked at it.
+    let mut late = fs.transaction().unwrap();
+    late.change(NOW, |tree| tree.create(ROOT, b"b", &new)).unwrap();
+    let other = |tree: &mut AnyTreeMut<'_, '_>| tree.create(ROOT, b"b", &new);
+    fs.write(NOW, Durability::Buffered, other).unwrap();
+    let mut names = BTreeSet::new();
+    let seen = |touched: &Touched| names = touched.names.clone();
+    assert!(late.commit_seen(NOW, Durability::Strict, seen).is_err());
+    assert_eq!(names, [(ROOT, b"b".to_vec())].into());
 }

@@ -475,6 +475,12 @@ impl Fs {
         }
     }
 
+    /// Those of some inodes that are open.
+    pub(crate) fn open_of(&self, numbers: &BTreeSet<u64>) -> Vec<u64> {
+        let open = self.0.open.lock();
+        numbers.iter().copied().filter(|number| open.contains_key(number)).collect()
+    }
+
     /// Removes those of these inodes that have no name and are not open.
     pub(crate) fn remove_unopened(&self, numbers: &[u64]) -> Result<(), Error> {
         // Before what can fail: a close looks for those that are open.
@@ -493,6 +499,8 @@ impl Fs {
         Ok(())
     }
 
+    /// Removes what has lost its last name. What is damaged stays as it is, and keeps nothing else from being removed: a check
+    /// names it.
     fn remove_orphans(&self) -> Result<(), Error> {
         self.remove_sound(&self.snapshot()?.orphans()?)
     }
@@ -520,8 +528,6 @@ impl Fs {
     }
 
     /// Takes back everything after a named snapshot of the store, in constant time. Synced when it returns.
-    /// Removes what has lost its last name. What is damaged stays as it is, and keeps nothing else from being removed: a check
-    /// names it.
     ///
     /// # Errors
     /// [`Error::Store`]: there is no such snapshot, or a later version is being read; with

@@ -115,6 +115,12 @@ impl FsTransaction {
         done
     }
 
+    /// Those of the inodes that it has changed that were there before, and are open: a cache may have changes of them that are not
+    /// made yet. Made before the commit, they are a conflict.
+    pub fn touched_open(&self) -> Vec<u64> {
+        self.fs.open_of(&self.touched.inodes)
+    }
+
     /// Commits all or nothing; returns the version. It counts as done at the time of its last change.
     ///
     /// Durability point: with [`Durability::Strict`] when it returns, else at the next sync.
@@ -123,7 +129,7 @@ impl FsTransaction {
     /// A conflict, and others of a commit ([`Error::Store`]); [`Error::Broken`]: nothing was done.
     pub fn commit(self, durability: Durability) -> Result<u64, Error> {
         let now = self.changed.unwrap_or_default();
-        self.commit_touched(now, durability).0
+        self.commit_seen(now, durability, |_| ())
     }
 
     /// As [`commit`](FsTransaction::commit), at the time `now`, and returns also what it has changed of what was there when it began, for
@@ -136,23 +142,47 @@ impl FsTransaction {
         now: Time,
         durability: Durability,
     ) -> (Result<u64, Error>, Touched) {
+        let mut touched = Touched::default();
+        let committed = self.commit_seen(now, durability, |seen| touched.clone_from(seen));
+        (committed, touched)
+    }
+
+    /// As [`commit_touched`](FsTransaction::commit_touched), but calls `seen` with what it has changed as soon as that is visible, before
+    /// it is durable, so that caches need not show for longer what was there before.
+    ///
+    /// # Errors
+    /// As of [`commit`](FsTransaction::commit): `seen` was called then too.
+    pub fn commit_seen(
+        self,
+        now: Time,
+        durability: Durability,
+        seen: impl FnOnce(&Touched),
+    ) -> Result<u64, Error> {
         if self.is_broken {
-            return (Err(Error::Broken), self.touched);
+            seen(&self.touched);
+            return Err(Error::Broken);
         }
         // An earlier version that is read keeps what the commit removes.
         drop(self.before);
-        let committed = self.transaction.commit(durability);
+        let committed = self.transaction.commit(Durability::Buffered);
         let version = match &committed {
-            Ok(version) => *version,
-            Err(tembo_kv::Error::NotDurable { .. }) => self.fs.store().visible(),
-            Err(_) => return (committed.map_err(Error::from), self.touched),
+            Ok(version) => Some(*version),
+            Err(tembo_kv::Error::NotDurable { .. }) => Some(self.fs.store().visible()),
+            Err(_) => None,
         };
-        if self.changed.is_some() {
+        if let (Some(version), Some(_)) = (version, self.changed) {
             self.fs.changed(now, version);
         }
+        seen(&self.touched);
+        if version.is_none() {
+            return Ok(committed?);
+        }
+        let synced = if durability == Durability::Strict { self.fs.sync() } else { Ok(()) };
         let orphans: Vec<u64> = self.orphans.into_iter().collect();
         // If this fails they stay orphans, which the next open of the file system removes.
         let _ = self.fs.remove_unopened(&orphans);
-        (committed.map_err(Error::from), self.touched)
+        let version = committed?;
+        synced?;
+        Ok(version)
     }
 }

@@ -94,12 +94,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     // What a program has written through a mapping reaches the file system with this.
     rustix::fs::syncfs(File::open(&view)?)?;
-    match begun.write_all(b"commit\n") {
-        Ok(()) => Ok(Exit::Done),
-        Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => {
-            refuse(Exit::Conflict, "the transaction was not committed")
+    let Err(error) = begun.write_all(b"commit\n") else { return Ok(Exit::Done) };
+    match Errno::from_io_error(&error) {
+        Some(Errno::CANCELED) => refuse(Exit::Conflict, "the transaction was not committed"),
+        Some(Errno::IO) => {
+            refuse(Exit::NotDurable, "the commit of the transaction could not be made durable")
         }
-        Err(error) => Err(error).context("the transaction was not committed"),
+        _ => Err(error).context("the transaction was not committed"),
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) enum Exit {
     Removed,
     LostPage,
     NoStore,
+    NotDurable,
     Interrupted,
     /// What a program ended with that was run.
     Program(u8),
@@ -268,6 +269,12 @@ const TABLE: &[Row] = &[
         45,
         "the pool holds no store of that name",
         "commands that take --store NAME open a store of another name; `tembo heap` shows a heap",
+    ),
+    (
+        Exit::NotDurable,
+        46,
+        "the transaction may be seen, and may not be durable: its sync failed",
+        "do not repeat it before you have looked at its files; give the disk of the pool room, and fsync any file of the mount",
     ),
     (Exit::Interrupted, 130, "stopped at once by a second signal", ""),
 ];

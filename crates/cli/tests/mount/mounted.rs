@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 pub(crate) const TEMBO: &str = env!("CARGO_BIN_EXE_tembo");
 
@@ -80,6 +80,12 @@ impl Mounted {
     /// Another process serves it, after the last one has unmounted it.
     pub(crate) fn mount_again(&mut self) {
         self.process = serve(self.folder.path(), &[]).unwrap();
+    }
+
+    /// No file of the process that serves it gets bytes behind that size from here on, as if the disk were full.
+    pub(crate) fn limit_files(&self, size: Option<u64>) {
+        let process = Some(Pid::from_child(&self.process));
+        prlimit(process, Resource::Fsize, Rlimit { current: size, maximum: None }).unwrap();
     }
 
     /// The process that serves it gets a signal, and ends well and soon.

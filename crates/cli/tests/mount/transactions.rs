@@ -13,6 +13,9 @@ use crate::mounted::{Mounted, TEMBO};
 /// The exit code where no pool is mounted.
 const NOT_MOUNTED: i32 = 36;
 
+/// The exit code of a commit that is seen, and not durable.
+const NOT_DURABLE: i32 = 46;
+
 /// The exit code of a conflict.
 const CONFLICT: i32 = 38;
 
@@ -144,6 +147,25 @@ fn of_two_programs_that_change_a_file_the_first_to_commit_wins() {
     late.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert_eq!(late.wait().unwrap().code(), Some(9));
     assert_eq!(fs::read(at.join("d/a")).unwrap(), b"outside");
+    mounted.end();
+}
+
+#[test]
+fn a_transaction_that_is_seen_and_not_durable_is_none_that_was_not_committed() {
+    let Some(mut mounted) = mounted() else { return };
+    let at = mounted.at();
+    fs::write(at.join("a"), "old").unwrap();
+    let mut child = waiting(&at, "echo new > a");
+    mounted.limit_files(Some(0));
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let code = child.wait().unwrap().code();
+    mounted.limit_files(None);
+    assert_eq!(code, Some(NOT_DURABLE));
+    assert_eq!(fs::read(at.join("a")).unwrap(), b"new\n");
+    // With room, a sync makes it durable.
+    fs::File::open(&at).unwrap().sync_all().unwrap();
+    mounted.again_after_kill();
+    assert_eq!(fs::read(at.join("a")).unwrap(), b"new\n");
     mounted.end();
 }
 

@@ -163,7 +163,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         Command::Import { pool, source, path } => {
             let fs = made(pool)?;
-            import::import(&fs, source, place(path)?)?;
+            import::import((&fs, pool), source, place(path)?)?;
             close(fs)
         }
         Command::Cp { pool, from, to } => copy(pool, from, to),

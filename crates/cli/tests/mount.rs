@@ -44,6 +44,21 @@ fn tree(at: &Path) {
 }
 
 #[test]
+fn a_folder_that_has_the_pool_itself_is_not_imported() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, pool) = (folder.path().join("source"), folder.path().join("source/a.pool"));
+    tree(&source);
+    let import = |path: &str| tembo(&["fs", "import", text(&pool), text(&source), path]);
+    for path in ["/s", "/s again"] {
+        let refused = import(path);
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && error.contains("the pool itself"), "{error}");
+    }
+    let listed = tembo(&["fs", "ls", text(&pool)]);
+    assert!(listed.status.success() && listed.stdout.is_empty(), "{listed:?}");
+}
+
+#[test]
 fn a_folder_is_imported_compared_taken_back_and_exported() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));

@@ -7,24 +7,41 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use rustix::fs::{Mode, OFlags};
 use tembo_fs::{AnyTreeMut, Condition, FileKind, Fs, FsTransaction, Inode, New, Set, Time};
 use tembo_kv::Durability;
 
 use super::attributes;
 use crate::files::{COPIED, now};
 
-/// Inodes by the device and number that they had, of files that have several names.
-type Linked = BTreeMap<(u64, u64), u64>;
+/// Device and number of an inode.
+type Place = (u64, u64);
 
-/// Copies a file, or a directory with all below it, as one transaction.
-pub(super) fn import(fs: &Fs, source: &Path, (folder, name): (&[u8], &[u8])) -> anyhow::Result<()> {
+/// Inodes by the places that they had, of files that have several names.
+type Linked = BTreeMap<Place, u64>;
+
+/// Where the files of a pool lie.
+fn places_of(pool: &Path) -> Vec<Place> {
+    let mut log = pool.as_os_str().to_owned();
+    log.push(".log");
+    let metadata = [pool, Path::new(&log)].into_iter().filter_map(|file| fs::metadata(file).ok());
+    metadata.map(|metadata| (metadata.dev(), metadata.ino())).collect()
+}
+
+/// Copies a file, or a directory with all below it, into a pool that is open, as one transaction.
+pub(super) fn import(
+    (fs, pool): (&Fs, &Path),
+    source: &Path,
+    (folder, name): (&[u8], &[u8]),
+) -> anyhow::Result<()> {
+    let own = places_of(pool);
     let mut tx = fs.transaction()?;
     let folder = tx.read(|tree| tree.resolve(folder))?.number;
     let mut linked = Linked::new();
     let mut next = vec![(source.to_owned(), folder, name.to_vec())];
     while let Some((path, folder, name)) = next.pop() {
-        let one = import_one(&mut tx, &path, (folder, &name), &mut linked);
+        let one = import_one(&mut tx, &path, (folder, &name), (&mut linked, &own));
         let inode = one.with_context(|| format!("importing {}", path.display()))?;
         if inode.is_directory() {
             next.extend(below(&path, inode.number)?);
@@ -47,11 +64,16 @@ fn import_one(
     tx: &mut FsTransaction,
     path: &Path,
     (folder, name): (u64, &[u8]),
-    linked: &mut Linked,
+    (linked, own): (&mut Linked, &[Place]),
 ) -> anyhow::Result<Inode> {
     let metadata = fs::symlink_metadata(path)?;
     let kind = FileKind::of_mode(metadata.mode()).context("it is of no known kind")?;
     let place = (metadata.dev(), metadata.ino());
+    // What is written to it would be read again, without an end.
+    ensure!(
+        !own.contains(&place),
+        "it is a file of the pool itself: import from a folder without it"
+    );
     let has_names = kind != FileKind::Directory && metadata.nlink() > 1;
     if let Some(&number) = linked.get(&place).filter(|_| has_names) {
         return Ok(tx.change(now(), |tree| tree.link(number, folder, name))?);
@@ -73,7 +95,7 @@ fn import_one(
         _ => tx.change(now(), |tree| tree.create(folder, name, &new))?,
     };
     if kind == FileKind::Regular {
-        import_bytes(tx, path, inode.number)?;
+        import_bytes(tx, opened(path, place)?, inode.number)?;
     }
     if has_names {
         linked.insert(place, inode.number);
@@ -101,8 +123,18 @@ fn times(metadata: &Metadata) -> Set {
     }
 }
 
-fn import_bytes(tx: &mut FsTransaction, path: &Path, number: u64) -> anyhow::Result<()> {
-    let (mut file, mut offset, mut buffer) = (File::open(path)?, 0, vec![0; COPIED]);
+/// Opens the file that was found at a path: no other one, that a link or a pipe in its place leads to.
+fn opened(path: &Path, place: Place) -> anyhow::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    let is_same = (metadata.dev(), metadata.ino()) == place;
+    ensure!(is_same, "another file has taken its place: import it when nothing changes the folder");
+    Ok(file)
+}
+
+fn import_bytes(tx: &mut FsTransaction, mut file: File, number: u64) -> anyhow::Result<()> {
+    let (mut offset, mut buffer) = (0, vec![0; COPIED]);
     loop {
         let len = file.read(&mut buffer)?;
         if len == 0 {
@@ -110,5 +142,39 @@ fn import_bytes(tx: &mut FsTransaction, path: &Path, number: u64) -> anyhow::Res
         }
         tx.change(now(), |tree| tree.write(number, offset, &buffer[..len]))?;
         offset += len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_whose_place_another_has_taken_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("a"), folder.path().join("other"));
+        fs::write(&path, "a").unwrap();
+        fs::write(&other, "secret").unwrap();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let place = (metadata.dev(), metadata.ino());
+        let mut read = String::new();
+        opened(&path, place).unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "a");
+        // The first one is kept, so that its number is not another's.
+        let kept = File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(&other, &path).unwrap();
+        assert!(opened(&path, place).is_err());
+        fs::rename(&other, &path).unwrap();
+        assert!(opened(&path, place).is_err());
+        fs::remove_file(&path).unwrap();
+        // A pipe that nothing writes to is not waited for.
+        let pipe =
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, Mode::RUSR, 0);
+        pipe.unwrap();
+        assert!(opened(&path, place).is_err());
+        drop(kept);
     }
 }

@@ -68,7 +68,8 @@ impl Served {
         let empty = Set { size: Some(0), ..Set::default() };
         let cut = |tree: &mut AnyTreeMut<'_, '_>, number| set(tree, number, &empty, request);
         if is_marked && writes {
-            let opener = (number.0, request.pid());
+            let counted = self.trees.quota.add(request.uid())?;
+            let opener = (number.0, request.pid(), counted);
             let handle = self.opened.begin(&self.trees.fs, opener, cuts.then_some(cut))?;
             return Ok((FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO));
         }

@@ -30,6 +30,7 @@ mod opened;
 mod past;
 mod place;
 mod privileges;
+mod quota;
 mod replies;
 mod served;
 mod syncs;

@@ -18,6 +18,7 @@ use tembo_fs::{AnyTree, AnyTreeMut, Error, Fs, FsTransaction, Inode, Time};
 
 use crate::caller::{is_killed, process_of};
 use crate::errors::errno;
+use crate::quota::Counted;
 use crate::replies::now;
 
 /// The attribute of a file of which each open that may write is a transaction.
@@ -43,6 +44,7 @@ struct Open {
     thread: u32,
     process: u32,
     own: Arc<Mutex<Own>>,
+    _counted: Option<Counted>,
 }
 
 /// What one open has done.
@@ -105,7 +107,7 @@ impl Opened {
     pub(crate) fn begin(
         &self,
         fs: &Fs,
-        (inode, thread): (u64, u32),
+        (inode, thread, counted): (u64, u32, Option<Counted>),
         cut: Option<impl FnOnce(&mut AnyTreeMut<'_, '_>, u64) -> Result<Inode, Error>>,
     ) -> Result<u64, Errno> {
         let mut transaction = fs.transaction().map_err(code_of)?;
@@ -119,7 +121,7 @@ impl Opened {
         let mut table = locked(&self.0);
         table.given += 1;
         let handle = HANDLE_MIN + table.given;
-        table.open.insert(handle, Open { inode, thread, process, own });
+        table.open.insert(handle, Open { inode, thread, process, own, _counted: counted });
         Ok(handle)
     }
 

@@ -11,6 +11,7 @@ use crate::gone::Gone;
 use crate::opened::MARK;
 use crate::past::Past;
 use crate::place::Place;
+use crate::quota::Quota;
 use crate::replies::{attributes, now};
 use crate::unsynced::Unsynced;
 use crate::views::Views;
@@ -44,6 +45,7 @@ pub(crate) struct Trees {
     views: Views,
     unsynced: Unsynced,
     pub(crate) gone: Gone,
+    pub(crate) quota: Quota,
     /// The user that has mounted it.
     user: u32,
 }
@@ -66,7 +68,8 @@ fn code_of(error: Error) -> Errno {
 impl Trees {
     pub(crate) fn new(fs: Fs, user: u32) -> Trees {
         let (past, views, unsynced) = (Past::default(), Views::default(), Unsynced::default());
-        Trees { fs, past, views, unsynced, gone: Gone::default(), user }
+        let (gone, quota) = (Gone::default(), Quota::new(user));
+        Trees { fs, past, views, unsynced, gone, quota, user }
     }
 
     /// The error of a request of inodes as they are now. One that is not there any more the kernel has found by a name that was
@@ -421,12 +424,13 @@ impl Trees {
     /// Begins a transaction of a user; returns its number.
     ///
     /// # Errors
-    /// `EROFS`; those of the store.
+    /// `EROFS`; `EMFILE`; those of the store.
     pub(crate) fn begin(&self, user: u32) -> Result<u64, Errno> {
         if self.fs.store().is_read_only() {
             return Err(Errno::EROFS);
         }
-        self.views.begin(&self.fs, user).map_err(code_of)
+        let counted = self.quota.add(user)?;
+        self.views.begin(&self.fs, (user, counted)).map_err(code_of)
     }
 
     /// Ends a transaction, which is committed or dropped then; `None`: it has ended.

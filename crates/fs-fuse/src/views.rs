@@ -8,6 +8,7 @@ use tembo_fs::{Error, Fs, FsTransaction};
 
 use crate::errors::errno;
 use crate::place::VIEW_MAX;
+use crate::quota::Counted;
 
 /// The user that may do all.
 const ROOT_USER: u32 = 0;
@@ -31,6 +32,8 @@ struct Begun {
     /// The user that has begun it.
     owner: u32,
     has_ended: bool,
+    /// Until it has ended.
+    counted: Option<Counted>,
     view: View,
 }
 
@@ -40,11 +43,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Views {
-    /// Begins one of a user; returns its number.
+    /// Begins one of a user, which may be counted; returns its number.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn begin(&self, fs: &Fs, owner: u32) -> Result<u64, Error> {
+    pub(crate) fn begin(
+        &self,
+        fs: &Fs,
+        (owner, counted): (u32, Option<Counted>),
+    ) -> Result<u64, Error> {
         let transaction = fs.transaction()?;
         let mut table = locked(&self.0);
         while table.open.contains_key(&table.next) {
@@ -54,7 +61,7 @@ impl Views {
         // The kernel may still know the files of one that has ended: its number is not given again soon.
         table.next = (number + 1) % VIEW_MAX;
         let view = Arc::new(Mutex::new(Some(transaction)));
-        table.open.insert(number, Begun { owner, has_ended: false, view });
+        table.open.insert(number, Begun { owner, has_ended: false, counted, view });
         Ok(number)
     }
 
@@ -86,7 +93,7 @@ impl Views {
         let view = {
             let mut table = locked(&self.0);
             let begun = table.open.get_mut(&number)?;
-            begun.has_ended = true;
+            (begun.has_ended, begun.counted) = (true, None);
             begun.view.clone()
         };
         let mut view = locked(&view);
@@ -111,7 +118,7 @@ mod tests {
         let store = Store::volatile(&Options::new()).unwrap();
         let fs = Fs::format(&store, &Format::default(), Time::default()).unwrap();
         let views = Views::default();
-        let first = views.begin(&fs, 7).unwrap();
+        let first = views.begin(&fs, (7, None)).unwrap();
         assert!(
             views.may_enter(first, 7) && views.may_enter(first, 0) && !views.may_enter(first, 8)
         );
@@ -119,13 +126,13 @@ mod tests {
         assert!(!views.may_enter(first, 7) && views.take(first).is_none());
         // All numbers were given since.
         locked(&views.0).next = first;
-        let second = views.begin(&fs, 8).unwrap();
+        let second = views.begin(&fs, (8, None)).unwrap();
         assert_ne!(second, first);
         // What the file of the first one says ends no other.
         assert!(views.take(first).is_none());
         assert!(views.may_enter(second, 8));
         views.forget(first);
         locked(&views.0).next = first;
-        assert_eq!(views.begin(&fs, 9).unwrap(), first);
+        assert_eq!(views.begin(&fs, (9, None)).unwrap(), first);
     }
 }

@@ -6,7 +6,7 @@ use crate::time::Time;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such inode (any more). `ENOENT`; of an open file `ESTALE`.
+    /// There is no such inode (any more). `ENOENT`; `ESTALE` where a name has led to it, which is to be looked for again.
     #[error("there is no inode {inode}")]
     NoSuchInode {
         /// Its number.

@@ -2,11 +2,13 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{XattrFlags, setxattr};
 
 use crate::mounted::{Mounted, TEMBO};
 
@@ -300,6 +302,28 @@ fn a_transaction_is_entered_by_its_user_only() {
     file.write_all(b"commit").unwrap();
     assert_eq!(fs::read(at.join("a")).unwrap(), b"new");
     drop(file);
+    mounted.end();
+}
+
+#[test]
+fn another_user_has_so_many_transactions_at_most() {
+    let Some(mounted) = Mounted::with(&["--allow-other"], |_| ()) else { return };
+    let at = mounted.at();
+    let marked = at.join("marked");
+    fs::write(&marked, "content").unwrap();
+    fs::set_permissions(&marked, PermissionsExt::from_mode(0o666)).unwrap();
+    setxattr(&marked, "user.tembo.transaction", b"1", XattrFlags::empty()).unwrap();
+    for path in [".tembo/begin", "marked"] {
+        let script = format!("i=0; while exec {{file}}<> {path}; do i=$((i + 1)); done; echo $i");
+        let Some(other) = as_another(&at, &["bash", "-c", &script]) else { return };
+        assert_eq!(String::from_utf8_lossy(&other.stdout), "32\n", "{other:?}");
+        assert!(String::from_utf8_lossy(&other.stderr).contains("Too many open files"));
+        // It has ended, and the system closes its files soon.
+        let once = format!("exec 3<> {path}");
+        let begins = || as_another(&at, &["sh", "-c", &once]).unwrap().status.success();
+        wait_until(begins, "they go on");
+        std::thread::sleep(Duration::from_millis(500));
+    }
     mounted.end();
 }
 

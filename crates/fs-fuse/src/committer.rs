@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
@@ -30,6 +31,9 @@ pub(crate) struct Commit {
     pub(crate) answer: Answer,
 }
 
+/// Inodes that wait for the thread at most: of more than these, the space would not be given back as long as it commits.
+const WAITING_MAX: usize = 64;
+
 /// What the thread does.
 enum Todo {
     Commit(Box<Commit>),
@@ -47,6 +51,8 @@ pub(crate) struct Committer {
     /// `None`: it has been asked to end.
     todo: Option<Sender<Todo>>,
     thread: Option<JoinHandle<()>>,
+    /// Inodes that are to be closed and that it has not received.
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Committer {
@@ -56,8 +62,11 @@ impl Committer {
     /// Those of the system.
     pub(crate) fn start(kernel: Kernel) -> io::Result<Committer> {
         let (sender, todo) = mpsc::channel();
-        let thread = Builder::new().name("fs-commit".into()).spawn(move || run(&todo, &kernel))?;
-        Ok(Committer { todo: Some(sender), thread: Some(thread) })
+        let waiting = Arc::<AtomicUsize>::default();
+        let received = Arc::clone(&waiting);
+        let work = move || run(&todo, &kernel, &received);
+        let thread = Builder::new().name("fs-commit".into()).spawn(work)?;
+        Ok(Committer { todo: Some(sender), thread: Some(thread), waiting })
     }
 
     /// Commits, and then answers.
@@ -70,8 +79,14 @@ impl Committer {
         self.send(Todo::Forget(number));
     }
 
+    /// Whether it has so much to do that what is let go may stay for long.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+    }
+
     /// Closes an inode in a moment.
     pub(crate) fn let_go(&self, fs: &Fs, inode: u64) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         self.send(Todo::LetGo(fs.clone(), inode));
     }
 
@@ -92,7 +107,7 @@ impl Committer {
     }
 }
 
-fn run(todo: &Receiver<Todo>, kernel: &Kernel) {
+fn run(todo: &Receiver<Todo>, kernel: &Kernel, waiting: &AtomicUsize) {
     let mut held = Held::default();
     loop {
         let next = match held.patience() {
@@ -108,7 +123,10 @@ fn run(todo: &Receiver<Todo>, kernel: &Kernel) {
                     let _ = notifier.inval_inode(number, 0, 0);
                 }
             }
-            Ok(Todo::LetGo(fs, inode)) => held.add(&fs, inode),
+            Ok(Todo::LetGo(fs, inode)) => {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                held.add(&fs, inode);
+            }
             Err(RecvTimeoutError::Timeout) => held.turn(),
             Err(RecvTimeoutError::Disconnected) => return held.end(),
         }
@@ -138,5 +156,37 @@ fn invalidate(notifier: &Notifier, touched: &Touched) {
     }
     for inode in &touched.inodes {
         let _ = notifier.inval_inode(INodeNo(*inode), 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tembo_fs::{Format, Time};
+    use tembo_kv::{Options, Store};
+
+    use super::*;
+
+    #[test]
+    fn what_is_let_go_waits_for_no_long_commit_in_any_number() {
+        let store = Store::volatile(&Options::new()).unwrap();
+        let fs = Fs::format(&store, &Format::default(), Time::default()).unwrap();
+        let mut committer = Committer::start(Kernel::default()).unwrap();
+        let (goes_on, waits) = mpsc::channel::<()>();
+        let answer = Box::new(move |committed: Result<(), Errno>| {
+            assert!(committed.is_ok());
+            waits.recv().unwrap();
+        });
+        let transaction = fs.transaction().unwrap();
+        let durability = Durability::Buffered;
+        committer.commit(Commit { transaction, durability, answer });
+        let mut let_go = 0;
+        while !committer.is_busy() {
+            committer.let_go(&fs, tembo_fs::ROOT);
+            let_go += 1;
+        }
+        assert_eq!(let_go, WAITING_MAX);
+        goes_on.send(()).unwrap();
+        committer.end();
+        assert!(!committer.is_busy());
     }
 }

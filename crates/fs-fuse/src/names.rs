@@ -172,7 +172,9 @@ impl Served {
     /// Keeps the file that a name stands for, as if it were open: programs may have found it, and open it when another has its name. A
     /// large one is not kept, nor a directory, for the kernel looks for what it does not find once more.
     fn hold(&self, parent: INodeNo, name: &[u8]) -> Option<u64> {
-        let Place::Now(_) = Place::of(parent) else { return None };
+        if !matches!(Place::of(parent), Place::Now(_)) || self.committer.is_busy() {
+            return None;
+        }
         let inode = self.trees.read(parent, |tree, parent| tree.lookup(parent, name)).ok()?;
         if inode.is_directory() || inode.links > 1 || inode.size > HELD_MAX {
             return None;

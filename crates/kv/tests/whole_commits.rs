@@ -57,3 +57,34 @@ fn a_follower_is_never_within_a_commit() {
         }
     }
 }
+
+/// A rollback can go back into a commit: what is left of it ends there.
+#[test]
+fn a_follower_is_at_versions_that_it_can_go_on_behind_after_a_rollback_into_a_commit() {
+    for index in IndexKind::ALL {
+        let store = Store::volatile(&options(index)).unwrap();
+        let space = store.keyspace("x").unwrap();
+        let after = store.visible();
+        store.retain(Retention::Since(after)).unwrap();
+        for round in 0..10u64 {
+            let mut tx = store.exclusive().unwrap();
+            for part in 0..6u64 {
+                tx.put(space, &[round, part].map(u64::to_be_bytes).concat(), b"value").unwrap();
+                tx.savepoint();
+            }
+            let last = tx.commit(Durability::Strict).unwrap();
+            if round % 2 == 0 {
+                store.rollback(last - 1 - round / 2).unwrap();
+            }
+        }
+        let mut changes = store.changes(after).unwrap().with_budget(1);
+        let mut positions = BTreeSet::new();
+        while changes.next().unwrap().is_some() {
+            positions.insert(changes.position());
+        }
+        assert!(positions.len() > 5, "{positions:?}");
+        for position in positions {
+            assert!(store.changes(position).is_ok(), "{index:?} {position}");
+        }
+    }
+}

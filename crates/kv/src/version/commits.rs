@@ -36,6 +36,14 @@ impl Commits {
         self.several.push_back((first, last));
     }
 
+    /// What came after a version is taken back. If that lies within a commit, it is the last of it from here on.
+    pub(crate) fn roll_back(&mut self, to: u64) {
+        self.several.retain_mut(|(first, last)| {
+            *last = to.min(*last);
+            first < last
+        });
+    }
+
     /// Those of versions above the first, up to the second.
     pub(crate) fn between(&self, after: u64, until: u64) -> Commits {
         let from = self.several.partition_point(|&(_, last)| last <= after);
@@ -82,5 +90,9 @@ mod tests {
         commits.note((52, 52), 32);
         assert_eq!(known(&commits), all(32));
         assert_eq!(commits.last_of(21), 21);
+        commits.roll_back(41);
+        assert_eq!([40, 41, 50].map(|it| commits.last_of(it)), [41, 41, 50]);
+        commits.roll_back(39);
+        assert_eq!([40, 41, 50].map(|it| commits.last_of(it)), [40, 41, 50]);
     }
 }

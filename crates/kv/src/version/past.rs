@@ -121,6 +121,7 @@ impl Past {
     pub(crate) fn rolled_back(&mut self, from: u64, to: u64) {
         self.note_void((from, to));
         self.rollbacks.push((from, to));
+        self.commits.roll_back(from);
     }
 
     /// Some versions in `(from, to]` did not happen: earlier processes have rolled them back.

@@ -38,7 +38,6 @@ const LATE: &[(&str, &str)] = &[
     ("log.sync_before_rename", "log.sync_dir"),
     ("log.sync_dir", "open.generation_sync"),
     ("log.vouch_sync", "log.trim_sync"),
-    ("open.vouch_sync", "open.replay_sync"),
     ("pool.checkpoint_sync", "log.trim_sync"),
     ("pool.extent_sync", "log.sync"),
     ("pool.hole_sync", "log.sync"),

@@ -172,8 +172,6 @@ pub const STEPS: &[Step] = &[
     Step { name: "open.settle_sync", kind: StepKind::Disk, room: "pmem" },
     Step { name: "open.settle_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "open.sync_dir", kind: StepKind::Disk, room: "pmem" },
-    Step { name: "open.vouch_sync", kind: StepKind::Disk, room: "pmem" },
-    Step { name: "open.vouch_write", kind: StepKind::Disk, room: "pmem" },
     Step { name: "pool.adopt.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.adopt.flush", kind: StepKind::Flush, room: "pool" },
     Step { name: "pool.adopt.generation", kind: StepKind::Commit, room: "pool" },

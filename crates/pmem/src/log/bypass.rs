@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
+use super::generation::write_vouching;
 use super::{Checkpoint, RedoLog, State};
 use crate::checksum::OuterChecksum;
 use crate::disk::Behind;
@@ -164,11 +165,7 @@ impl RedoLog {
     pub(super) fn vouch(&self, work: &mut Checkpoint) -> Result<(), Error> {
         let through = self.lock().durable.sequence - 1;
         // ORDER: a durable header vouches for an extent before its place is overwritten.
-        let vouched = self.with_room(|| {
-            work.header.update("log.vouch_write", "log.vouch_sync", |header| {
-                header.synced_through.set(through);
-            })
-        });
+        let vouched = self.with_room(|| write_vouching(&mut work.header, through));
         self.totals.log_syncs.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         match vouched {

@@ -248,8 +248,14 @@ pub(crate) fn vouch(old: &mut Old) -> Result<(), Error> {
     }
     // ORDER: a durable header vouches for extents before lines lie over them, whose checksums fail then; and not before the groups are
     // durable for which it does.
-    found.header.update("open.vouch_write", "open.vouch_sync", |header| {
-        header.synced_through.set(replay.end.sequence - 1);
+    write_vouching(&mut found.header, replay.end.sequence - 1)
+}
+
+/// Has a log's header say durably that all groups up to `through` are durable, which they are.
+pub(super) fn write_vouching(header: &mut Slots<LogHeader>, through: u64) -> Result<(), Error> {
+    // ORDER: a durable header vouches for an extent before its place is overwritten, by whatever way.
+    header.update("log.vouch_write", "log.vouch_sync", |header| {
+        header.synced_through.set(through);
     })
 }
 

@@ -39,6 +39,8 @@ pub(super) enum Op {
     Unlink,
     /// Writes a large record in the space of the last, and links it.
     Replace,
+    /// Unlinks the large record, and stores small lines in its space.
+    Reuse,
     /// Writes small records that fill pages together, in the space of the last ones, and links them.
     Objects,
     /// Writes a page in the space of the last, from which it differs in a line, and links it; every other time after something
@@ -257,6 +259,7 @@ impl Life {
             Op::Record => Ok(self.record()),
             Op::Unlink => Ok(self.unlink(&[LINK, OBJECTS_LINK, PAGE_LINK])),
             Op::Replace => Ok(self.replace()),
+            Op::Reuse => Ok(self.reuse()),
             Op::Objects => Ok(self.objects()),
             Op::Page => Ok(self.page()),
             Op::Grow => Ok(self.grow()),
@@ -348,14 +351,7 @@ impl Life {
         drop(self.region()?.reserve(lines)?);
         self.put(LINK, 0)?;
         self.fence()?;
-        // Small lines in the freed space, as another user of it would leave them.
-        for page in 0..3 {
-            let region = self.region()?;
-            let at = RECORD + page * 4096 + 640;
-            region.store(&region.words(at, 1)?[0], 0xdead);
-            region.flush("torture.litter", at, 8);
-        }
-        self.fence()?;
+        self.use_freed()?;
         self.value += 1;
         let value = 1 + self.value % 251;
         let record = vec![value as u8; RECORD_LEN as usize];
@@ -364,6 +360,23 @@ impl Life {
         self.fence()?;
         self.put(LINK, value)?;
         self.fence()
+    }
+
+    /// Stores small lines in the freed space of the record, as another user of it would leave them.
+    fn use_freed(&mut self) -> Result<(), Error> {
+        for page in 0..3 {
+            let region = self.region()?;
+            let at = RECORD + page * 4096 + 640;
+            region.store(&region.words(at, 1)?[0], 0xdead);
+            region.flush("torture.litter", at, 8);
+        }
+        self.fence()
+    }
+
+    fn reuse(&mut self) -> Result<(), Error> {
+        self.unlink(&[LINK])?;
+        drop(self.region()?.reserve(8)?);
+        self.use_freed()
     }
 
     /// Unlinks what these words link, and says that its space is free.

@@ -341,7 +341,7 @@ fn extensions() -> Vec<Workload> {
 
 /// From one domain to the other and back.
 fn domains() -> Vec<Workload> {
-    use Op::{Close, Emulate, Group, Kill, Log, Objects, Record, Sync, Unlink};
+    use Op::{Close, Emulate, Group, Kill, Log, Record, Replace, Reuse, Sync};
     let mapped = |name, start, ops: &[Op]| Workload {
         mapped: true,
         is_deep: true,
@@ -360,7 +360,7 @@ fn domains() -> Vec<Workload> {
             ..mapped("emulate-unsynced", Start::Killed, &[Group(9), Sync, Group(9), Emulate])
         },
         // Lines over an extent of the same sync.
-        mapped("emulate-over", Start::Closed, &[Objects, Unlink, Objects, Sync, Emulate]),
+        mapped("emulate-over", Start::Closed, &[Replace, Group(9), Reuse, Sync, Emulate]),
         mapped("log-again", Start::Killed, &[Emulate, Group(3), Log, Group(2), Sync, Kill]),
         mapped("log-closed", Start::Closed, &[Emulate, Group(3), Close, Log, Group(2), Sync]),
     ]

@@ -150,8 +150,7 @@ const LOG: usize = 167;
 const URI_PARAMETER: usize = 189;
 
 /// Those of all that are used.
-const PLACES: [usize; 6] =
-    [GET_AUTOCOMMIT, MALLOC, VFS_FIND, VFS_REGISTER, LOG, URI_PARAMETER];
+const PLACES: [usize; 6] = [GET_AUTOCOMMIT, MALLOC, VFS_FIND, VFS_REGISTER, LOG, URI_PARAMETER];
 
 impl Api {
     /// From the table that SQLite gives an extension. `None`: there is none.

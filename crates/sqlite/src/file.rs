@@ -10,8 +10,7 @@ use parking_lot::Mutex;
 use crate::code::{
     CHARACTERISTICS, Code, FCNTL_COMMIT_PHASETWO, FCNTL_HAS_MOVED, FCNTL_LOCK_STATE,
     FCNTL_OVERWRITE, FCNTL_PDB, FCNTL_PRAGMA, FCNTL_SIZE_HINT, FCNTL_SYNC, FCNTL_VFSNAME,
-    IOCAP_SEQUENTIAL,
-    LOCK_NONE, OK,
+    IOCAP_SEQUENTIAL, LOCK_NONE, OK,
 };
 use crate::ffi::{Api, IoMethods, SqliteFile};
 use crate::journal::Journal;

@@ -288,7 +288,8 @@ impl OpenFile {
     /// [`Code::BUSY`]: another connection writes. [`Code::BUSY_SNAPSHOT`]: another one has written since this one has
     /// begun to read.
     pub(crate) fn lock(&mut self, level: i32) -> Result<(), Code> {
-        let is_first_for_good = self.asked.exclusive && self.lock == LOCK_NONE && level == LOCK_SHARED;
+        let is_first_for_good =
+            self.asked.exclusive && self.lock == LOCK_NONE && level == LOCK_SHARED;
         self.again(|at| if is_first_for_good { at.lock_for_good() } else { at.lock(level) })?;
         self.lock = self.lock.max(level);
         Ok(())

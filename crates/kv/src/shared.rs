@@ -96,10 +96,16 @@ impl Shared {
     /// Makes everything that is visible as durable as `durability` says.
     #[inline]
     pub(crate) fn make_durable(&self, asked: Durability) -> Result<(), Error> {
+        // Without a log nothing is left to do behind a fence.
+        if self.versions.needs_sync() { self.make_logged_durable(asked) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn make_logged_durable(&self, asked: Durability) -> Result<(), Error> {
         match asked {
-            Durability::Strict if self.versions.needs_sync() => self.versions.sync(self.region()),
+            Durability::Strict => self.versions.sync(self.region()),
             Durability::Written => self.versions.write_out(self.region()),
-            Durability::Strict | Durability::Buffered => Ok(()),
+            Durability::Buffered => Ok(()),
         }
     }
 

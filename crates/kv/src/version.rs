@@ -112,7 +112,7 @@ impl Versions {
 
     /// Everything fenced is handed to the operating system.
     pub(crate) fn write_out(&self, region: &Region) -> Result<(), Error> {
-        if self.is_logged { region.write_out().map_err(Error::of_sync) } else { Ok(()) }
+        region.write_out().map_err(Error::of_sync)
     }
 
     /// As [`sync`](Versions::sync), for what the caller has fenced and is no version: a name, the window.

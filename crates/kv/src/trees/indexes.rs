@@ -1,7 +1,7 @@
 //! The indexes of the trees that are open: one for each tree.
 //!
 //! An index has volatile state of its tree: which leaves there are. Its writer keeps that up to date in its own instance
-//! only. So whoever reads a tree, of whichever version, asks here for the instance that is in use.
+//! only. So each reader of a tree, of whichever version, asks here for the instance that is in use.
 //!
 //! A root cell may be used again after its tree was given back. So a tree is known by its cell and by the version that made
 //! it, which is committed once. Nothing uses a tree that was made and not committed: the next one takes its place here.

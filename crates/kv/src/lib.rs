@@ -40,6 +40,7 @@ mod single;
 mod snapshot;
 mod store;
 mod stores;
+mod sync;
 mod tally;
 mod tenant;
 mod tombstones;

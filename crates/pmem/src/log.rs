@@ -97,6 +97,7 @@ pub(crate) struct Totals {
 
 /// What appending, writing and reserving share. `start ≤ durable ≤ written ≤ end`, and what is
 /// held and used together fits into the ring.
+#[derive(Default)]
 struct State {
     /// Groups appended and not yet written: from `written` to `end`.
     tail: Vec<u8>,
@@ -272,37 +273,18 @@ impl RedoLog {
             opened: end,
             state: Mutex::new(State {
                 tail: opening,
-                spare: Vec::new(),
                 end,
                 written: settled,
                 durable: settled,
                 start: from.position,
                 start_sequence: from.sequence,
-                held: 0,
-                sections: 0,
-                waiting: 0,
-                under_way: UnderWay::default(),
-                poison: None,
-                log_full: false,
-                given_up: 0,
-                failure: None,
-                failures: 0,
-                want_checkpoint: false,
                 can_extend,
-                want_extension: false,
-                wanted_capacity: 0,
-                want_zeroes: false,
                 private_limit: parts.private_max,
                 measured: end.position,
-                want_measure: false,
-                checkpoints_ended: 0,
-                stop: false,
                 blank,
                 pages,
-                hot: HotPages::default(),
                 beside,
-                overwritten: Vec::new(),
-                want_sync: false,
+                ..State::default()
             }),
             changed: Condvar::new(),
             wake: Condvar::new(),

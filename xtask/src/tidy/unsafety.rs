@@ -16,7 +16,7 @@ const PLACES: &[&str] = &[
     "crates/pmem/tests/fork.rs",
     // A stray store, in a child process.
     "crates/pmem/tests/protection.rs",
-    "crates/sqlite/tests/rust_programs.rs",
+    "crates/sqlite/tests/rust_programs/main.rs",
     "crates/tembo/tests/fork.rs",
     "crates/index/src/simd.rs",
     // C boundary of the product.

@@ -21,7 +21,7 @@ const CHAINED: usize = 56;
 const CERTIFIED: usize = 60;
 
 /// A point between two groups. It has the position, the sequence and the chain with which the next group begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(super) position: u64,
     pub(super) sequence: u64,

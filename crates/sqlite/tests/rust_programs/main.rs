@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
+mod own_names;
+
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::time::{Duration, Instant};

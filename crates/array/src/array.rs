@@ -89,7 +89,7 @@ impl Array {
         if !array.store().is_read_only() {
             // If it fails (no room, a replica), the next opening does it; until then the names say the same.
             let _ = mark_old(&array.shared);
-            drop_unused(&array.shared)?;
+            drop_unused(&array.shared);
         }
         Ok(array)
     }
@@ -243,7 +243,8 @@ impl Array {
         )?;
         writer.commit(Durability::Strict)?;
         drop(held);
-        drop_unused(&self.shared)
+        drop_unused(&self.shared);
+        Ok(())
     }
 
     /// Makes a device that begins as a snapshot of another one, in constant time and space: what it does not write it reads there.

@@ -30,9 +30,11 @@ pub(crate) fn detach(shared: &Arc<Shared>, device: &Device) -> Result<u64, Error
     let copied = copy(shared, &image)?;
     drop(image);
     let (store, devices) = (&shared.store, shared.spaces.devices);
-    let mut writer = store.exclusive()?;
+    // Nothing else writes to the device: other writers need not wait while it is looked through.
     let image = device.image(store.snapshot()?)?;
-    for block in hidden(&image)? {
+    let hidden = hidden(&image)?;
+    let mut writer = store.exclusive()?;
+    for block in hidden {
         writer.remove(shared.spaces.blocks, &block_key(device.number(), block))?;
     }
     let mut shape = image.shape.clone();
@@ -41,7 +43,7 @@ pub(crate) fn detach(shared: &Arc<Shared>, device: &Device) -> Result<u64, Error
     let version = writer.commit(Durability::Strict)?;
     device.saw(version, &shape);
     drop((held, image));
-    drop_unused(shared)?;
+    drop_unused(shared);
     Ok(copied)
 }
 

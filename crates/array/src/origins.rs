@@ -62,8 +62,13 @@ pub(crate) fn keep(store: &Store, versions: &[&Snapshot]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Drops the names of versions that no clone reads, neither one that there is nor one in a named snapshot.
-pub(crate) fn drop_unused(shared: &Shared) -> Result<(), Error> {
+/// Drops the names of versions that no clone reads, neither one that there is nor one in a named snapshot. If it fails, for one of
+/// these is damaged or there is no room, names stay that are of no use: the next call drops them.
+pub(crate) fn drop_unused(shared: &Shared) {
+    let _ = try_drop_unused(shared);
+}
+
+fn try_drop_unused(shared: &Shared) -> Result<(), Error> {
     let Shared { store, spaces, .. } = shared;
     let is_ours = |(name, _): &(String, u64)| is_own_name(name);
     if !store.snapshots().iter().any(is_ours) {

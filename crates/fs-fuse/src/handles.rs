@@ -121,7 +121,12 @@ impl Served {
     }
 
     /// Commits the transaction of an open.
-    fn commit(&self, Ended { transaction, is_asked }: Ended, answer: Answer) {
+    fn commit(&self, ended: Ended, answer: Answer) {
+        let Ended { transaction, is_asked, counted } = ended;
+        let answer = Box::new(|committed| {
+            drop(counted);
+            answer(committed);
+        });
         let durability = match self.durable {
             Durable::Fsync if !is_asked => Durability::Buffered,
             _ => Durability::Strict,

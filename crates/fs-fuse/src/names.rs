@@ -13,6 +13,9 @@ use crate::trees::Trees;
 /// Bytes of a file that is kept for a moment when another gets its name.
 const HELD_MAX: u64 = 1 << 20;
 
+/// Files like one that is kept for which there is room below the limit: more than are kept at a time.
+const HELD_ROOM: u64 = 512;
+
 /// What a request makes, with a mode that the mask has not been taken from.
 pub(crate) fn new_of(request: &Request, kind: FileKind, (mode, umask): (u32, u32)) -> New {
     let (user, group) = (request.uid(), request.gid());
@@ -127,11 +130,9 @@ impl Served {
             return self.trees.drop_snapshot(name);
         }
         Trees::check_entry(parent, name)?;
-        let removed = self.trees.read(parent, |tree, parent| tree.lookup(parent, name))?.number;
+        let removed = self.now_at(parent, name);
         self.trees.remove([parent], |tree, [parent]| tree.remove_directory(parent, name))?;
-        if matches!(Place::of(parent), Place::Now(_)) {
-            self.trees.gone.note(removed);
-        }
+        self.note_gone(removed);
         Ok(())
     }
 
@@ -153,8 +154,9 @@ impl Served {
         let rename = |tree: &mut AnyTreeMut<'_, '_>, [from, to]: [u64; 2]| {
             tree.rename((from, name), (to, new_name), how)
         };
-        let replaces = how == Rename::Replace;
-        if let Some(held) = replaces.then(|| self.hold(new_parent, new_name)).flatten() {
+        let replaced =
+            (how == Rename::Replace).then(|| self.now_at(new_parent, new_name)).flatten();
+        if let Some(held) = replaced.as_ref().and_then(|inode| self.hold(inode)) {
             let renamed = self.trees.write(numbers, rename);
             let is_full = |error: &Errno| {
                 [Errno::ENOSPC, Errno::EDQUOT].map(Errno::code).contains(&error.code())
@@ -166,17 +168,33 @@ impl Served {
             // There is room for no more than what it replaces. If this fails, the next open of the file system removes that.
             let _ = self.trees.fs.close_inode(held);
         }
-        self.trees.remove(numbers, rename)
+        self.trees.remove(numbers, rename)?;
+        self.note_gone(replaced);
+        Ok(())
     }
 
-    /// Keeps the file that a name stands for, as if it were open: programs may have found it, and open it when another has its name. A
-    /// large one is not kept, nor a directory, for the kernel looks for what it does not find once more.
-    fn hold(&self, parent: INodeNo, name: &[u8]) -> Option<u64> {
-        if !matches!(Place::of(parent), Place::Now(_)) || self.committer.is_busy() {
+    /// What a name stands for, of the files as they are now.
+    fn now_at(&self, parent: INodeNo, name: &[u8]) -> Option<Inode> {
+        let is_now = matches!(Place::of(parent), Place::Now(_));
+        let found = || self.trees.read(parent, |tree, parent| tree.lookup(parent, name)).ok();
+        is_now.then(found).flatten()
+    }
+
+    /// Notes what was removed, if it was a directory.
+    fn note_gone(&self, removed: Option<Inode>) {
+        if let Some(directory) = removed.filter(Inode::is_directory) {
+            self.trees.gone.note(directory.number);
+        }
+    }
+
+    /// Keeps a file that another takes the name of, as if it were open: programs may have found it, and open it then. A large one is not
+    /// kept, nor a directory, for the kernel looks for what it does not find once more; and none where there is little room.
+    fn hold(&self, inode: &Inode) -> Option<u64> {
+        if inode.is_directory() || inode.links > 1 || inode.size > HELD_MAX {
             return None;
         }
-        let inode = self.trees.read(parent, |tree, parent| tree.lookup(parent, name)).ok()?;
-        if inode.is_directory() || inode.links > 1 || inode.size > HELD_MAX {
+        let is_scarce = |left| left < HELD_ROOM * inode.size;
+        if self.committer.is_busy() || self.trees.fs.left().is_some_and(is_scarce) {
             return None;
         }
         self.trees.fs.open_inode(inode.number).ok().map(|inode| inode.number)

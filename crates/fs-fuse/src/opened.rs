@@ -44,7 +44,7 @@ struct Open {
     thread: u32,
     process: u32,
     own: Arc<Mutex<Own>>,
-    _counted: Option<Counted>,
+    counted: Option<Counted>,
 }
 
 /// What one open has done.
@@ -85,6 +85,8 @@ pub(crate) enum Closing {
 pub(crate) struct Ended {
     pub(crate) transaction: FsTransaction,
     pub(crate) is_asked: bool,
+    /// Of one whose file is closed: it counts until it is committed.
+    pub(crate) counted: Option<Counted>,
 }
 
 /// Something was not committed.
@@ -121,7 +123,7 @@ impl Opened {
         let mut table = locked(&self.0);
         table.given += 1;
         let handle = HANDLE_MIN + table.given;
-        table.open.insert(handle, Open { inode, thread, process, own, _counted: counted });
+        table.open.insert(handle, Open { inode, thread, process, own, counted });
         Ok(handle)
     }
 
@@ -225,8 +227,9 @@ impl Opened {
 
     /// The last of those that have it open has closed it; what is left to commit.
     pub(crate) fn end(&self, handle: u64) -> Option<Ended> {
-        let own = locked(&self.0).open.remove(&handle)?.own;
-        locked(&own).take()
+        let Open { own, counted, .. } = locked(&self.0).open.remove(&handle)?;
+        let ended = locked(&own).take()?;
+        Some(Ended { counted, ..ended })
     }
 }
 
@@ -265,7 +268,7 @@ impl Own {
         (self.is_changed, self.is_written, self.is_asked, self.writer) =
             (false, false, false, None);
         let transaction = self.transaction.take().filter(|_| is_changed)?;
-        Some(Ended { transaction, is_asked })
+        Some(Ended { transaction, is_asked, counted: None })
     }
 
     fn lose(&mut self) {

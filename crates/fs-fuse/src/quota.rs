@@ -46,12 +46,17 @@ impl Quota {
         }
         let mut users = self.lock();
         let all: usize = users.values().sum();
-        let of_user = users.entry(user).or_default();
-        if *of_user >= OF_USER_MAX || all >= OF_ALL_MAX {
+        if users.get(&user).is_some_and(|count| *count >= OF_USER_MAX) || all >= OF_ALL_MAX {
             return Err(Errno::EMFILE);
         }
-        *of_user += 1;
+        *users.entry(user).or_default() += 1;
         Ok(Some(Counted { quota: self.clone(), user }))
+    }
+
+    /// Transactions that a user has.
+    #[cfg(test)]
+    pub(crate) fn count(&self, user: u32) -> usize {
+        self.lock().get(&user).copied().unwrap_or(0)
     }
 }
 
@@ -83,12 +88,13 @@ mod tests {
         }
         assert_eq!(counted.len(), OF_ALL_MAX);
         assert_eq!(add(20).err(), full);
+        assert!(!quota.lock().contains_key(&20), "a user that has none takes no memory");
         // Root, and the user that has mounted.
         assert!(
             (0..2 * OF_ALL_MAX).all(|_| add(0).unwrap().is_none() && add(7).unwrap().is_none())
         );
         drop(counted);
         drop(add(8).unwrap());
-        assert_eq!(quota.lock().values().sum::<usize>(), 0);
+        assert!(quota.lock().is_empty());
     }
 }

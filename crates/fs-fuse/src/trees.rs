@@ -430,7 +430,7 @@ impl Trees {
             return Err(Errno::EROFS);
         }
         let counted = self.quota.add(user)?;
-        self.views.begin(&self.fs, (user, counted)).map_err(code_of)
+        self.views.begin(&self.fs, (user, counted))
     }
 
     /// Ends a transaction, which is committed or dropped then; `None`: it has ended.

@@ -32,8 +32,7 @@ struct Begun {
     /// The user that has begun it.
     owner: u32,
     has_ended: bool,
-    /// Until it has ended.
-    counted: Option<Counted>,
+    _counted: Option<Counted>,
     view: View,
 }
 
@@ -43,17 +42,20 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Views {
-    /// Begins one of a user, which may be counted; returns its number.
+    /// Begins one of a user, which may be counted until its file is closed; returns its number.
     ///
     /// # Errors
-    /// Those of the store.
+    /// `EMFILE`: all numbers are in use. Those of the store.
     pub(crate) fn begin(
         &self,
         fs: &Fs,
         (owner, counted): (u32, Option<Counted>),
-    ) -> Result<u64, Error> {
-        let transaction = fs.transaction()?;
+    ) -> Result<u64, Errno> {
+        let transaction = fs.transaction().map_err(|error| errno(&error))?;
         let mut table = locked(&self.0);
+        if table.open.len() as u64 >= VIEW_MAX {
+            return Err(Errno::EMFILE);
+        }
         while table.open.contains_key(&table.next) {
             table.next = (table.next + 1) % VIEW_MAX;
         }
@@ -61,7 +63,7 @@ impl Views {
         // The kernel may still know the files of one that has ended: its number is not given again soon.
         table.next = (number + 1) % VIEW_MAX;
         let view = Arc::new(Mutex::new(Some(transaction)));
-        table.open.insert(number, Begun { owner, has_ended: false, counted, view });
+        table.open.insert(number, Begun { owner, has_ended: false, _counted: counted, view });
         Ok(number)
     }
 
@@ -93,7 +95,7 @@ impl Views {
         let view = {
             let mut table = locked(&self.0);
             let begun = table.open.get_mut(&number)?;
-            (begun.has_ended, begun.counted) = (true, None);
+            begun.has_ended = true;
             begun.view.clone()
         };
         let mut view = locked(&view);
@@ -112,6 +114,7 @@ mod tests {
     use tembo_kv::{Options, Store};
 
     use super::*;
+    use crate::quota::Quota;
 
     #[test]
     fn the_number_of_a_transaction_is_given_again_when_its_file_is_closed() {
@@ -126,11 +129,18 @@ mod tests {
         assert!(!views.may_enter(first, 7) && views.take(first).is_none());
         // All numbers were given since.
         locked(&views.0).next = first;
-        let second = views.begin(&fs, (8, None)).unwrap();
+        let quota = Quota::new(0);
+        let counted = |user| (user, quota.add(user).unwrap());
+        let second = views.begin(&fs, counted(8)).unwrap();
         assert_ne!(second, first);
         // What the file of the first one says ends no other.
         assert!(views.take(first).is_none());
         assert!(views.may_enter(second, 8));
+        // It counts as long as its number is not given again.
+        drop(views.take(second).unwrap());
+        assert_eq!(quota.count(8), 1);
+        views.forget(second);
+        assert_eq!(quota.count(8), 0);
         views.forget(first);
         locked(&views.0).next = first;
         assert_eq!(views.begin(&fs, (9, None)).unwrap(), first);

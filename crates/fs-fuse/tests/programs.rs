@@ -172,16 +172,35 @@ fn a_symbolic_link_that_is_replaced_is_there_at_each_moment() {
 #[test]
 fn a_directory_that_is_removed_under_a_program_is_not_there() {
     let Some(served) = Served::new() else { return };
-    fs::create_dir(served.at("d")).unwrap();
-    let path = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
-    let held = rustix::fs::open(served.at("d"), path, rustix::fs::Mode::empty()).unwrap();
-    fs::remove_dir(served.at("d")).unwrap();
-    let listed =
-        rustix::fs::openat(&held, ".", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
-    assert_eq!(listed.err(), Some(Errno::NOENT));
-    let seen = rustix::fs::statat(&held, ".", rustix::fs::AtFlags::empty());
-    assert_eq!(seen.err(), Some(Errno::NOENT));
+    let remove = |path: &Path| fs::remove_dir(path).unwrap();
+    let replace = |path: &Path| {
+        fs::create_dir(path.with_extension("other")).unwrap();
+        fs::rename(path.with_extension("other"), path).unwrap();
+    };
+    let ways: [&dyn Fn(&Path); 2] = [&replace, &remove];
+    for end in ways {
+        let _ = fs::create_dir(served.at("d"));
+        let path = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+        let held = rustix::fs::open(served.at("d"), path, rustix::fs::Mode::empty()).unwrap();
+        end(&served.at("d"));
+        let listed =
+            rustix::fs::openat(&held, ".", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
+        assert_eq!(listed.err(), Some(Errno::NOENT));
+        let seen = rustix::fs::statat(&held, ".", rustix::fs::AtFlags::empty());
+        assert_eq!(seen.err(), Some(Errno::NOENT));
+    }
     assert_eq!(fs::metadata(served.at("d")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn what_the_mount_shows_of_itself_cannot_be_removed() {
+    let Some(served) = Served::new() else { return };
+    for name in [".tembo", ".tembo/snapshots", ".tembo/transactions"] {
+        let removed = rustix::fs::unlink(served.at(name)).unwrap_err();
+        assert!([Errno::ROFS, Errno::PERM, Errno::ISDIR].contains(&removed), "{name}: {removed}");
+        let removed = rustix::fs::rmdir(served.at(name)).unwrap_err();
+        assert!([Errno::ROFS, Errno::BUSY].contains(&removed), "{name}: {removed}");
+    }
 }
 
 #[test]

@@ -269,6 +269,12 @@ impl Fs {
         Usage { used: report.used_bytes, total: total.max(report.used_bytes) }
     }
 
+    /// Bytes that are left of the limit. `None`: there is no limit.
+    pub fn left(&self) -> Option<u64> {
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        (limit != u64::MAX).then(|| limit.saturating_sub(self.0.store.report().used_bytes))
+    }
+
     /// The file system as it is now, for as long as the handle lives, beside any writer.
     ///
     /// # Errors
@@ -288,15 +294,12 @@ impl Fs {
     }
 
     fn changing<'t>(&'t self, now: Time, unlinking: Unlinking<'t>) -> Changing<'t> {
-        let limit = self.0.limit.load(Ordering::Relaxed);
-        let left =
-            (limit != u64::MAX).then(|| limit.saturating_sub(self.0.store.report().used_bytes));
         Changing {
             now,
             next: &self.0.next,
             generation: self.0.store.visible(),
             unlinking,
-            left,
+            left: self.left(),
             may_share: self.0.transactions.load(Ordering::Relaxed) == 0,
             orphans: BTreeSet::new(),
             is_broken: false,
@@ -331,12 +334,17 @@ impl Fs {
         if let Some(written) = written {
             self.0.timeline.put(written);
         }
-        match durability {
-            Durability::Strict => self.sync()?,
-            Durability::Written => self.0.store.write_out()?,
-            Durability::Buffered => {}
-        }
+        self.make_durable(durability)?;
         Ok(done)
+    }
+
+    /// Makes what is visible as durable as a change is to be when it returns.
+    pub(crate) fn make_durable(&self, durability: Durability) -> Result<(), Error> {
+        match durability {
+            Durability::Strict => self.sync(),
+            Durability::Written => Ok(self.0.store.write_out()?),
+            Durability::Buffered => Ok(()),
+        }
     }
 
     /// As part of a change, puts what is known of times that are over.

@@ -177,12 +177,12 @@ impl FsTransaction {
         if version.is_none() {
             return Ok(committed?);
         }
-        let synced = if durability == Durability::Strict { self.fs.sync() } else { Ok(()) };
+        let made_durable = self.fs.make_durable(durability);
         let orphans: Vec<u64> = self.orphans.into_iter().collect();
         // If this fails they stay orphans, which the next open of the file system removes.
         let _ = self.fs.remove_unopened(&orphans);
         let version = committed?;
-        synced?;
+        made_durable?;
         Ok(version)
     }
 }

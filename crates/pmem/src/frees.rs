@@ -11,6 +11,9 @@ use crate::notes::NoteBook;
 /// When space was last freed is known for pieces of this many bytes.
 const PIECE: u64 = 64 << 10;
 
+/// No count of syncs.
+const NONE: u64 = u64::MAX;
+
 /// Where the allocator of a region says that space is free. Clones are the same. In domains without a log it does nothing.
 #[derive(Clone, Default)]
 pub struct Frees {
@@ -29,7 +32,7 @@ impl Frees {
     pub fn note(&self, offset: u64, len: u64) {
         if let Some((marks, book)) = &self.log {
             marks.mark(offset, len);
-            book.with(|note| note.forget(offset, len));
+            marks.given_up(book.with(|note| note.forget(offset, len)));
         }
     }
 
@@ -58,8 +61,8 @@ impl Frees {
     /// unlinking.
     #[inline]
     pub fn note_unused(&self, offset: u64, len: u64) {
-        if let Some((_, book)) = &self.log {
-            book.with(|note| note.forget(offset, len));
+        if let Some((marks, book)) = &self.log {
+            marks.given_up(book.with(|note| note.forget(offset, len)));
         }
     }
 }
@@ -74,6 +77,9 @@ pub(crate) struct FreeMarks {
     applied: AtomicU64,
     /// Sequence of the group that would be appended next when space was last freed that may be anywhere.
     anywhere: AtomicU64,
+    /// Syncs of the pool file that had failed when the first was written of what stands beside the log and no group will name;
+    /// [`NONE`]: nothing does.
+    unnamed: AtomicU64,
     /// The same for each piece of the region; zero for never. `None` where there is no address space for it.
     pieces: Option<Table<Piece>>,
 }
@@ -95,6 +101,7 @@ impl FreeMarks {
             vouched: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             anywhere: AtomicU64::new(next),
+            unnamed: AtomicU64::new(NONE),
             pieces: Table::new(size_max.div_ceil(PIECE) as usize).ok(),
         }
     }
@@ -127,6 +134,20 @@ impl FreeMarks {
         let mut pieces = pieces(offset, len).filter_map(|piece| self.piece(piece));
         self.freed(offset, len) <= self.vouched.load(Ordering::Acquire)
             && pieces.all(|piece| piece.logged.load(Ordering::Acquire) < applied)
+    }
+
+    /// What was written beside the log was given up, or a part of it: no group will name it. If there is something, so many syncs of
+    /// the pool file had failed when the first of it was written. To be called before another thread may have the space.
+    pub(crate) fn given_up(&self, failed_syncs: Option<u64>) {
+        if let Some(failed_syncs) = failed_syncs {
+            self.unnamed.fetch_min(failed_syncs, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes what [`given_up`](FreeMarks::given_up) has noted.
+    pub(crate) fn take_unnamed(&self) -> Option<u64> {
+        let is_none = self.unnamed.load(Ordering::Acquire) == NONE;
+        (!is_none).then(|| self.unnamed.swap(NONE, Ordering::AcqRel))
     }
 
     /// All that was fenced before the call is in groups before this one.

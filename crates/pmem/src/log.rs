@@ -205,8 +205,6 @@ pub(crate) struct RedoLog {
     /// What was written to the pool file beside the log, and not asked for.
     behind: Mutex<Behind>,
     has_no_holes: AtomicBool,
-    /// Groups before this one have lines of places that a write beside the log has failed to fill; zero for none.
-    stale: AtomicU64,
     /// Held while the length of the log's file changes.
     length: Mutex<()>,
     /// The process that appends, and has the threads.
@@ -294,7 +292,6 @@ impl RedoLog {
             second_sync: SecondSync::default(),
             behind: Mutex::default(),
             has_no_holes: AtomicBool::new(false),
-            stale: AtomicU64::new(0),
             length: Mutex::default(),
             process: Process::current(),
             totals: Totals::default(),

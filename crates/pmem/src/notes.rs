@@ -69,9 +69,9 @@ impl Note {
     }
 
     /// The space is free. What the thread has written in it and not fenced may be another thread's by now, and is not
-    /// written beside the log.
+    /// written beside the log. Of what it has written there already, the syncs of the pool file that had failed when the first was.
     #[inline]
-    pub(crate) fn forget(&mut self, offset: u64, len: u64) {
+    pub(crate) fn forget(&mut self, offset: u64, len: u64) -> Option<u64> {
         let end = offset.saturating_add(len);
         if let Some(unfenced) = &self.unfenced {
             unfenced.check_freed(self.number, (offset, end));
@@ -80,16 +80,20 @@ impl Note {
         if rooms + extents > 0 {
             self.freed.push(Freed { start: offset, end, rooms, extents });
         }
+        let is_freed =
+            |written: &&WrittenExtent| written.extent.offset < end && offset < written.extent.end();
+        self.extents.iter().filter(is_freed).map(|written| written.failed_syncs).min()
     }
 
-    /// Nothing that the thread has written since its last fence is to be written beside the log.
-    pub(crate) fn give_up(&mut self) {
+    /// Nothing that the thread has written since its last fence is to be written beside the log. Returns the same as
+    /// [`forget`](Note::forget).
+    pub(crate) fn give_up(&mut self) -> Option<u64> {
         if let Some(unfenced) = &self.unfenced {
             unfenced.forget(self.number);
         }
-        self.extents.clear();
         self.rooms.clear();
         self.freed.clear();
+        self.extents.drain(..).map(|written| written.failed_syncs).min()
     }
 
     /// What the next fence would append, but for the lines of extents.

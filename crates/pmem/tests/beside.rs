@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tembo_pmem::{
     BYPASS_MIN, DomainRequest, Error, HEADER_SIZE, Region, RegionOptions, WholeObject,
 };
-use tembo_sim::{Chooser, Failure, Fault, Rest, SimDisk};
+use tembo_sim::{Chooser, Failure, Fault, Point, Rest, SimDisk, Snapshot};
 
 const SIZE: u64 = 4 << 20;
 const PAGE: u64 = 4096;
@@ -41,11 +41,14 @@ impl Fixture {
     fn ends(&self) -> [Fixture; 3] {
         let snapshot = self.disk.snapshot();
         let lost = |rest| snapshot.after_power_loss(Chooser::new(rest));
-        [snapshot.after_kill(), lost(Rest::Old), lost(Rest::New)].map(|disk| {
-            let options = RegionOptions { disk: Arc::new(disk.clone()), ..self.options.clone() };
-            let region = Region::open(&self.path, &options).unwrap();
-            Fixture { disk, path: self.path.clone(), options, region }
-        })
+        [snapshot.after_kill(), lost(Rest::Old), lost(Rest::New)].map(|disk| self.left_on(&disk))
+    }
+
+    /// What another process opens on such a disk.
+    fn left_on(&self, disk: &SimDisk) -> Fixture {
+        let options = RegionOptions { disk: Arc::new(disk.clone()), ..self.options.clone() };
+        let region = Region::open(&self.path, &options).unwrap();
+        Fixture { disk: disk.clone(), path: self.path.clone(), options, region }
     }
 
     /// The process ends without a clean stop, and another opens the pool.
@@ -132,17 +135,39 @@ fn pool_with_free_space(before: Before) -> Fixture {
     pool
 }
 
-/// The thread that has the space next leaves out lines that are as it wants them: so they are there after the next sync.
+/// What is left of a disk when the log came to it, as far as it was written, and the pool file as far as it was synced.
+fn with_log_alone(pool: &Fixture, snapshot: &Snapshot) -> Fixture {
+    let log = PathBuf::from(format!("{}.log", pool.path.display()));
+    let disk = snapshot.after_power_loss(Chooser::new(Rest::Old));
+    disk.put(&log, &snapshot.after_kill().content(&log).unwrap());
+    pool.left_on(&disk)
+}
+
+/// The thread that has the space next leaves out lines that are as it wants them: so they are there where its group is.
 #[track_caller]
 fn is_what_it_seems(pool: &Fixture, before: Before) {
     let seen = pool.bytes(OBJECTS, BYPASS_MIN as usize);
+    let differs = |after: &Fixture| {
+        let found = after.bytes(OBJECTS, BYPASS_MIN as usize);
+        let at = found.iter().zip(&seen).position(|(found, seen)| found != seen);
+        at.map(|at| (at, found[at], seen[at]))
+    };
+    pool.disk.record();
     pool.put(0, 7);
+    pool.region.write_out().unwrap();
     pool.region.sync().unwrap();
+    let mut kept = 0;
+    for Point { step, snapshot, .. } in pool.disk.points() {
+        let after = with_log_alone(pool, &snapshot);
+        if after.get(0) == 7 {
+            kept += 1;
+            assert_eq!(differs(&after), None, "{before:?}, before {step}");
+        }
+    }
+    assert!(kept > 1, "the log alone has it before the sync");
     for (end, after) in ["killed", "power lost", "nothing lost"].into_iter().zip(pool.ends()) {
         assert_eq!(after.get(0), 7, "{before:?}, {end}");
-        let found = after.bytes(OBJECTS, BYPASS_MIN as usize);
-        let differs = found.iter().zip(&seen).position(|(found, seen)| found != seen);
-        assert_eq!(differs.map(|at| (at, found[at], seen[at])), None, "{before:?}, {end}");
+        assert_eq!(differs(&after), None, "{before:?}, {end}");
     }
 }
 

@@ -46,7 +46,7 @@ impl Logged {
     /// What the calling thread has written since its last fence was given up: what went beside the log is named by no group. Lines
     /// are, at once: another thread that finds them in space which it takes leaves those out that are as it wants them.
     pub(crate) fn hand_over(&self) {
-        self.book.with(|note| note.give_up());
+        self.log.frees().given_up(self.book.with(|note| note.give_up()));
         self.fence();
     }
 

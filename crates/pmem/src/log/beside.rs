@@ -31,6 +31,10 @@
 //! thread has written in space that it then freed, and not fenced, does not become an extent: another thread may have
 //! the space, and its bytes have another checksum.
 //!
+//! What was written and is given up before its group, no group names, and no checksum vouches for. Another thread that takes the
+//! space leaves out of its groups what it finds there as it wants it. So the pool file is synced before the next group is written
+//! into the log: alone, and not in parallel.
+//!
 //! A run of pages that does not meet them goes through the log, line by line. A large record has no room there: it
 //! waits until the conditions hold ([`bypass`](super::RedoLog::bypass)). A checkpoint has a header vouch before it
 //! writes the first line.
@@ -47,8 +51,6 @@ pub(super) struct Beside {
     unsynced: u64,
     /// Of the extents that are not durable: syncs of the pool file that had failed when the first was written.
     failed_syncs: Option<u64>,
-    /// The same of what was written since a sync began, in whole or in part, and that no group may come to name.
-    unnamed: Option<u64>,
     /// Places of the extents that are not vouched for; each with the group behind its own.
     doubtful: Voids,
     /// What the last group appended calls durable, and the last one written.
@@ -77,12 +79,6 @@ impl Beside {
         }
     }
 
-    /// Something was written that no group names yet, before which so many syncs of the pool file had failed.
-    pub(super) fn wrote_unnamed(&mut self, failed_syncs: u64) {
-        let failed = self.unnamed.get_or_insert(failed_syncs);
-        *failed = (*failed).min(failed_syncs);
-    }
-
     /// What the last group appended calls durable; to be given to [`written`](Beside::written).
     pub(super) fn claimed(&self) -> u64 {
         self.claimed
@@ -94,12 +90,11 @@ impl Beside {
     }
 
     /// A sync begins, of all groups written, and before it all through `durable` are durable. What the last group
-    /// written calls durable; and if there are extents to be synced, or what no group names, the syncs of the pool file that had
-    /// failed when the first of them was written.
+    /// written calls durable; and if there are extents to be synced, the syncs of the pool file that had failed when the first of
+    /// them was written.
     pub(super) fn begin_sync(&mut self, durable: u64) -> (u64, Option<u64>) {
         self.unsynced = 0;
         let failed = if self.last > durable { self.failed_syncs } else { None };
-        let failed = [failed, self.unnamed.take()].into_iter().flatten().min();
         (self.claimed_written, failed)
     }
 

@@ -12,7 +12,7 @@ use crate::disk::Behind;
 use crate::extent::{Extent, Room, WrittenExtent};
 use crate::mapping::PAGE;
 use crate::notes::NoteBook;
-use crate::{DiskFile, Error, Fault, racy};
+use crate::{DiskFile, Error, Fault, LINE, racy};
 
 /// A fence that has written fewer bytes of whole pages than this puts them into the log, unless the next sync is one
 /// of the pool file in any case: there they cost no sync of a second file.
@@ -81,48 +81,50 @@ impl RedoLog {
         let failed_syncs = self.pool.failed();
         let written = self.write_parts(offset, len, parts);
         let written = written.map_err(|e| Error::io("write", &self.pool_path, e));
-        // Also what failed: a part of it may be there.
-        let shown = if written.is_ok() { self.show(range.0, range.1) } else { self.refresh(range) };
+        let shown = match written {
+            Ok(_) => self.show(range.0, range.1),
+            // A part of it may be there.
+            Err(_) => self.refresh(range),
+        };
         let shown = shown.map_err(|e| Error::io("refresh", &self.pool_path, e));
-        let checksum = written.and_then(|checksum| shown.map(|()| checksum));
-        self.note_unnamed(failed_syncs, has_waited && checksum.is_err());
+        let done = written.and_then(|checksum| shown.map(|()| checksum));
+        let there = match &done {
+            Ok(checksum) => Some(*checksum),
+            // What is there is named, whatever it is, where the log has older lines of the range.
+            Err(_) if has_waited => self.checksum_there(range),
+            Err(_) => None,
+        };
         drop(work);
         drop(overwriting);
-        let extent = Extent { offset, len, checksum: Some(checksum?) };
+        let Some(checksum) = there else {
+            self.frees.given_up(Some(failed_syncs));
+            return done.map(drop);
+        };
+        let extent = Extent { offset, len, checksum: Some(checksum) };
         book.with(|note| note.add_extent(WrittenExtent { extent, failed_syncs }));
         if has_waited {
             // Older lines of the range may be in the log, which a replay would bring over it if the extent were given up before the
             // next fence.
             self.append(book);
         }
-        Ok(())
+        done.map(drop)
     }
 
-    /// Something was written to the pool file, or a part of it, that no group names yet. The space may be given up before one does,
-    /// and another thread leave out what is there already: so the next sync is one of the pool file too. If groups have lines of it,
-    /// `is_voided`, a replay would bring them over it; then a checkpoint comes before the next sync.
-    ///
-    /// ORDER: what lines are compared with in free space is on the disk before a sync acknowledges that they were left out.
-    pub(super) fn note_unnamed(&self, failed_syncs: u64, is_voided: bool) {
-        let mut state = self.lock();
-        state.beside.wrote_unnamed(failed_syncs);
-        if is_voided {
-            self.stale.fetch_max(state.end.sequence, Ordering::AcqRel);
+    /// The checksum of what the pool file has in a range of which the log has older lines. If it cannot be read, the log is poisoned:
+    /// a replay would bring these over what threads see.
+    fn checksum_there(&self, (start, end): (u64, u64)) -> Option<u32> {
+        let (mut checksum, mut at) = (OuterChecksum::Xxh3.running(), start);
+        let mut piece = vec![0; (end - start).min(PIECE) as usize];
+        while at < end {
+            let piece = &mut piece[..(end - at).min(PIECE) as usize];
+            if let Err(error) = self.pool.read_at(piece, at) {
+                self.poison(&mut self.lock(), format!("pool.bypass_read: {error}"));
+                return None;
+            }
+            checksum.put(piece);
+            at += piece.len() as u64;
         }
-    }
-
-    /// Brings what groups say of places that were overwritten in vain out of the log, if there is something.
-    pub(super) fn forget_stale(&self) -> Result<(), Error> {
-        let stale = self.stale.load(Ordering::Acquire);
-        if stale == 0 {
-            return Ok(());
-        }
-        if self.lock().start_sequence < stale {
-            self.checkpoint()?;
-        }
-        // Another write may have failed meanwhile.
-        let _ = self.stale.compare_exchange(stale, 0, Ordering::AcqRel, Ordering::Relaxed);
-        Ok(())
+        Some(checksum.value())
     }
 
     /// Begins to overwrite a range, if that may be.
@@ -270,18 +272,24 @@ impl RedoLog {
             runs.iter().for_each(|run| state.free_parts(run, &mut free));
             free.iter().map(|range| Overwriting::begin(self, &mut state, *range)).collect()
         };
-        let before = extents.len();
+        let (before, lines_before) = (extents.len(), lines.len());
         for (start, end) in free {
             let mut at = start;
             while at < end {
                 let piece = (end - at).min(PIECE);
-                // What fails here goes through the log, and its checkpoint meets the failure again.
-                extents.extend(self.write_run(at, piece));
+                match self.write_run(at, piece) {
+                    Some(extent) => extents.push(extent),
+                    // It goes through the log, whole, and its checkpoint meets the failure again.
+                    None => lines.extend((at..at + piece).step_by(LINE as usize)),
+                }
                 at += piece;
             }
         }
-        // What failed goes through the log, and with this fence.
         drop(overwriting);
+        if lines.len() > lines_before {
+            lines.sort_unstable();
+            lines.dedup();
+        }
         let mut written = extents[before..].iter().map(|written| written.extent).peekable();
         lines.retain(|line| {
             while written.next_if(|extent| extent.end() <= *line).is_some() {}

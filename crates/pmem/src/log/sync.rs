@@ -23,7 +23,6 @@ impl RedoLog {
     pub(crate) fn sync(&self) -> Result<(), Error> {
         match self.policy {
             SyncPolicy::Always => {
-                self.forget_stale()?;
                 // ORDER: the groups are durable before the caller acknowledges anything of them.
                 self.make_durable("log.sync")
             }
@@ -33,12 +32,6 @@ impl RedoLog {
 
     /// All groups appended before the call survive the process.
     pub(crate) fn write_all_out(&self) -> Result<(), Error> {
-        self.forget_stale()?;
-        self.make_written()
-    }
-
-    /// All groups appended before the call are in the file, if not on the disk.
-    fn make_written(&self) -> Result<(), Error> {
         let mut state = self.lock();
         let target = state.end.sequence;
         loop {
@@ -122,13 +115,15 @@ impl RedoLog {
         step: &'static str,
         mut state: MutexGuard<'s, State>,
     ) -> (MutexGuard<'s, State>, Result<(), Error>) {
-        let tail = begin_write(&mut state);
+        let tail = self.begin_write(&mut state);
         let zeroes_end = tail.to.position.next_multiple_of(BLOCK);
         debug_assert!(zeroes_end - state.start <= self.ring.capacity(), "zeroes over groups");
         state.under_way.syncing = true;
         let (_, extents) = state.beside.begin_sync(tail.from.sequence - 1);
         drop(state);
+        let unnamed = self.sync_unnamed(&tail);
         let (log, pool) = self.with_extents(extents, || {
+            unnamed?;
             self.with_room(|| {
                 let written = self.ring.write_durably(
                     "log.write_blocks",
@@ -190,16 +185,37 @@ impl RedoLog {
         &'s self,
         mut state: MutexGuard<'s, State>,
     ) -> (MutexGuard<'s, State>, Result<(), Error>) {
-        let tail = begin_write(&mut state);
+        let tail = self.begin_write(&mut state);
         drop(state);
-        let result = self.with_room(|| {
-            let written = self.ring.write("log.write", &tail.bytes, tail.from.position);
-            written.map_err(|error| Error::io("write", &self.path, error))
+        let result = self.sync_unnamed(&tail).and_then(|()| {
+            self.with_room(|| {
+                let written = self.ring.write("log.write", &tail.bytes, tail.from.position);
+                written.map_err(|error| Error::io("write", &self.path, error))
+            })
         });
         let mut state = self.lock();
         let result = self.end_write(&mut state, tail, result);
         self.notify(&state);
         (state, result)
+    }
+
+    /// Takes the tail; threads append to another one from now on.
+    fn begin_write(&self, state: &mut State) -> Tail {
+        state.under_way.writing = true;
+        let spare = mem::take(&mut state.spare);
+        let bytes = mem::replace(&mut state.tail, spare);
+        let (claim, unnamed) = (state.beside.claimed(), self.frees.take_unnamed());
+        Tail { bytes, from: state.written, to: state.end, claim, unnamed }
+    }
+
+    /// Syncs what was given up beside the log, if there is something.
+    ///
+    /// ORDER: it is on the disk before the groups are in the log: they may be of threads that have left it out, since it was there.
+    fn sync_unnamed(&self, tail: &Tail) -> Result<(), Error> {
+        let Some(failed) = tail.unnamed else { return Ok(()) };
+        // Also where the disk is full: what a sync has failed for may be lost, and is not tried again.
+        let failure = |source| Error::Io { action: "sync", path: self.pool_path.clone(), source };
+        sync_extents(&self.pool, failed).map_err(failure)
     }
 
     /// The tail is written, or is not, as `result` says.
@@ -241,12 +257,6 @@ struct Tail {
     to: Place,
     /// What the last of them calls durable.
     claim: u64,
-}
-
-/// Takes the tail; threads append to another one from now on.
-fn begin_write(state: &mut State) -> Tail {
-    state.under_way.writing = true;
-    let spare = mem::take(&mut state.spare);
-    let bytes = mem::replace(&mut state.tail, spare);
-    Tail { bytes, from: state.written, to: state.end, claim: state.beside.claimed() }
+    /// What they may rely on and no group names: see [`FreeMarks::given_up`](crate::frees::FreeMarks::given_up).
+    unnamed: Option<u64>,
 }

@@ -88,8 +88,8 @@ impl RedoLog {
         if written.is_none() {
             // A part of it may be there. Where it cannot be shown either, what writes it in another way stores all of it.
             let _ = self.refresh((run.offset, run.offset + run.len));
+            self.frees.given_up(Some(failed_syncs));
         }
-        self.note_unnamed(failed_syncs, false);
         let Some(written) = written else { return false };
         book.with(|note| note.add_extent(written));
         true

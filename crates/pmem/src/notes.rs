@@ -42,6 +42,8 @@ pub(crate) struct Note {
     pub(crate) depth: u32,
     /// Bytes of the log that are kept for this thread.
     pub(crate) held: u64,
+    /// Of each section within another, what was kept when it began.
+    outer: Vec<u64>,
 }
 
 impl Note {
@@ -49,6 +51,24 @@ impl Note {
     pub(crate) fn add_extent(&mut self, written: WrittenExtent) {
         self.wrote(written.extent.offset, written.extent.end());
         self.extents.push(written);
+    }
+
+    /// A section begins, for which so much is kept beside what is kept already.
+    pub(crate) fn begin_section(&mut self, held: u64) {
+        if self.depth > 0 {
+            self.outer.push(self.held);
+        }
+        (self.held, self.depth) = (held, self.depth + 1);
+    }
+
+    /// A section ends: what it has not used is free, but for what is noted, which takes `noted`. Returns how much that is.
+    pub(crate) fn end_section(&mut self, noted: u64) -> u64 {
+        self.depth = self.depth.saturating_sub(1);
+        let outer = if self.depth > 0 { self.outer.pop().unwrap_or(self.held) } else { 0 };
+        let left = self.held.min(outer.saturating_add(noted));
+        let released = self.held - left;
+        self.held = left;
+        released
     }
 
     /// Whether the thread's next call finds it again. Of a thread that is being torn down it does not.

@@ -110,3 +110,17 @@ fn a_ring_that_found_no_room_is_extended_once_there_is_some() {
     let region = Region::open(&pool(), &options(&disk)).unwrap();
     assert_eq!((get(&region, 1), get(&region, 2)), (1, 2));
 }
+
+#[test]
+fn sections_within_another_give_back_what_they_have_not_used() {
+    let region = create(&SimDisk::default());
+    let outer = region.reserve(4).unwrap();
+    for value in 0..1000 {
+        let _within = region.reserve(MANY).unwrap();
+        put(&region, value);
+    }
+    // What the outer one has reserved is kept for it.
+    put(&region, 1000);
+    drop(outer);
+    assert_eq!(get(&region, 1000), 1000);
+}

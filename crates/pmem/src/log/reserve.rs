@@ -66,7 +66,7 @@ impl RedoLog {
             if self.fits(&state, others, wanted) {
                 state.held = others + wanted;
                 state.sections += 1;
-                book.with(|note| (note.held, note.depth) = (wanted, note.depth + 1));
+                book.with(|note| note.begin_section(wanted));
                 return Ok(());
             }
             if noted > 0 && may_fence {
@@ -87,16 +87,7 @@ impl RedoLog {
 
     /// An operation has ended: what it noted and has not fenced stays paid for, the rest is free.
     pub(crate) fn end_section(&self, book: &NoteBook) {
-        let released = book.with(|note| {
-            note.depth = note.depth.saturating_sub(1);
-            if note.depth > 0 {
-                return 0;
-            }
-            let left = cost_noted(note.noted()).min(note.held);
-            let released = note.held - left;
-            note.held = left;
-            released
-        });
+        let released = book.with(|note| note.end_section(cost_noted(note.noted())));
         let mut state = self.lock();
         state.sections = state.sections.saturating_sub(1);
         state.held = state.held.saturating_sub(released);

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context, ensure};
 use rustix::fs::{Mode, OFlags};
@@ -39,33 +41,60 @@ pub(super) fn import(
     let mut tx = fs.transaction()?;
     let folder = tx.read(|tree| tree.resolve(folder))?.number;
     let mut linked = Linked::new();
-    let mut next = vec![(source.to_owned(), folder, name.to_vec())];
-    while let Some((path, folder, name)) = next.pop() {
-        let one = import_one(&mut tx, &path, (folder, &name), (&mut linked, &own));
-        let inode = one.with_context(|| format!("importing {}", path.display()))?;
-        if inode.is_directory() {
-            next.extend(below(&path, inode.number)?);
-        }
+    let (path, name) = (source.to_owned(), name.to_vec());
+    let mut next = vec![Source { path: path.clone(), _within: None, shown: path, folder, name }];
+    while let Some(source) = next.pop() {
+        let mut import = || {
+            let (inode, place) = import_one(&mut tx, &source, (&mut linked, &own))?;
+            if inode.is_directory() {
+                next.extend(below(&source, place, inode.number)?);
+            }
+            anyhow::Ok(())
+        };
+        import().with_context(|| format!("importing {}", source.shown.display()))?;
     }
     tx.commit(Durability::Strict)?;
     Ok(())
 }
 
-fn below(path: &Path, folder: u64) -> anyhow::Result<Vec<(PathBuf, u64, Vec<u8>)>> {
+/// What is to be imported.
+struct Source {
+    /// Where it is read: below a folder that is open, so that a link in the place of that leads nowhere.
+    path: PathBuf,
+    /// That folder.
+    _within: Option<Rc<File>>,
+    /// Its path for people.
+    shown: PathBuf,
+    /// The directory of the pool that gets it, and its name there.
+    folder: u64,
+    name: Vec<u8>,
+}
+
+/// What is in a folder that was found at a place, and became this one of the pool.
+fn below(source: &Source, place: Place, folder: u64) -> anyhow::Result<Vec<Source>> {
+    let open = Rc::new(opened(&source.path, place)?);
+    let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
     let mut all = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        all.push((entry.path(), folder, entry.file_name().as_bytes().to_vec()));
+    for entry in fs::read_dir(&path)? {
+        let name = entry?.file_name();
+        all.push(Source {
+            path: path.join(&name),
+            _within: Some(open.clone()),
+            shown: source.shown.join(&name),
+            folder,
+            name: name.as_bytes().to_vec(),
+        });
     }
     Ok(all)
 }
 
 fn import_one(
     tx: &mut FsTransaction,
-    path: &Path,
-    (folder, name): (u64, &[u8]),
+    source: &Source,
     (linked, own): (&mut Linked, &[Place]),
-) -> anyhow::Result<Inode> {
+) -> anyhow::Result<(Inode, Place)> {
+    let Source { path, folder, name, .. } = source;
+    let folder = *folder;
     let metadata = fs::symlink_metadata(path)?;
     let kind = FileKind::of_mode(metadata.mode()).context("it is of no known kind")?;
     let place = (metadata.dev(), metadata.ino());
@@ -76,7 +105,7 @@ fn import_one(
     );
     let has_names = kind != FileKind::Directory && metadata.nlink() > 1;
     if let Some(&number) = linked.get(&place).filter(|_| has_names) {
-        return Ok(tx.change(now(), |tree| tree.link(number, folder, name))?);
+        return Ok((tx.change(now(), |tree| tree.link(number, folder, name))?, place));
     }
     let new = New {
         kind,
@@ -111,7 +140,7 @@ fn import_one(
     }
     let times = times(&metadata);
     // A directory gets its time again with each entry: that of the import stays.
-    Ok(tx.change(now(), |tree| tree.set(inode.number, &times))?)
+    Ok((tx.change(now(), |tree| tree.set(inode.number, &times))?, place))
 }
 
 fn times(metadata: &Metadata) -> Set {
@@ -123,7 +152,7 @@ fn times(metadata: &Metadata) -> Set {
     }
 }
 
-/// Opens the file that was found at a path: no other one, that a link or a pipe in its place leads to.
+/// Opens the file, or the folder, that was found at a path: no other one, that a link or a pipe in its place leads to.
 fn opened(path: &Path, place: Place) -> anyhow::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -176,5 +205,41 @@ mod tests {
         pipe.unwrap();
         assert!(opened(&path, place).is_err());
         drop(kept);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_folder_leads_nowhere() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(elsewhere.path().join("secret"), "secret").unwrap();
+        let path = folder.path().join("found");
+        fs::create_dir_all(path.join("below")).unwrap();
+        fs::write(path.join("below/file"), "file").unwrap();
+        let source = |path: &Path| Source {
+            path: path.to_owned(),
+            _within: None,
+            shown: path.to_owned(),
+            folder: 1,
+            name: Vec::new(),
+        };
+        let place = |path: &Path| {
+            let metadata = fs::symlink_metadata(path).unwrap();
+            (metadata.dev(), metadata.ino())
+        };
+        let names =
+            |sources: &[Source]| sources.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+        let found = below(&source(&path), place(&path), 1).unwrap();
+        assert_eq!(names(&found), [b"below"]);
+        assert_eq!(found[0].shown, path.join("below"));
+        // Another takes its place before what is below it is looked at, or before it is opened.
+        let before = place(&path);
+        fs::rename(&path, folder.path().join("moved")).unwrap();
+        symlink(elsewhere.path(), &path).unwrap();
+        let deeper = below(&found[0], place(&found[0].path), 1).unwrap();
+        assert_eq!(names(&deeper), [b"file"]);
+        assert_eq!(fs::read(&deeper[0].path).unwrap(), b"file");
+        assert!(below(&source(&path), before, 1).is_err());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(below(&source(&path), before, 1).is_err());
     }
 }

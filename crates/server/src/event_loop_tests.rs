@@ -15,6 +15,8 @@ use rustix::net::RecvFlags;
 
 #[path = "event_loop_expiry_tests.rs"]
 mod expiries;
+#[path = "event_loop_follow_tests.rs"]
+mod following;
 #[path = "event_loop_join_tests.rs"]
 mod joins;
 #[path = "event_loop_prefetch_tests.rs"]

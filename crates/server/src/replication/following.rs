@@ -90,8 +90,6 @@ pub(crate) struct Following {
     /// Frames that are not applied: of something that is not whole yet.
     waiting: VecDeque<Vec<u8>>,
     waiting_size: usize,
-    /// What was applied in the place's version and after it is not whole.
-    is_torn: bool,
     /// The version to be acknowledged when it is durable, and when one last was.
     acknowledge: bool,
     acknowledged_ms: u64,
@@ -130,7 +128,6 @@ impl Following {
             promotes: false,
             lost: None,
             full_syncs: 0,
-            is_torn: place.content == Content::Incomplete,
             place,
             upstream: String::new(),
             wake: wake.clone(),
@@ -153,7 +150,12 @@ impl Following {
 
     /// Whether clients may be served from the store.
     pub(crate) fn access(&self) -> Access {
-        if self.is_torn { Access::Loading } else { Access::Replica }
+        if self.is_torn() { Access::Loading } else { Access::Replica }
+    }
+
+    /// What was applied in the place's version and after it is not whole.
+    fn is_torn(&self) -> bool {
+        self.place.content == Content::Incomplete
     }
 
     /// Whether the next turn is to come at once.
@@ -182,6 +184,10 @@ impl Following {
                 Err(Fault::Store(Error::Poisoned)) => return Err(Error::Poisoned),
                 Err(fault) => {
                     data.abandon();
+                    // It may have been about to be torn.
+                    if !self.is_torn() {
+                        self.mend(data);
+                    }
                     let reason = match fault {
                         Fault::Store(error) => format!("the store: {error}"),
                         Fault::Malformed => "the primary has sent what is no change".to_owned(),
@@ -253,7 +259,7 @@ impl Following {
                     self.waiting.push_back(entries);
                 }
                 match kind {
-                    FrameKind::Part if self.waiting_size < APPLIED_MAX && !self.is_torn => {}
+                    FrameKind::Part if self.waiting_size < APPLIED_MAX && !self.is_torn() => {}
                     FrameKind::Part => self.apply_part(data)?,
                     FrameKind::Whole => self.apply_whole(data, version, Content::Whole)?,
                     FrameKind::Incomplete => {
@@ -281,27 +287,33 @@ impl Following {
     /// A full synchronisation begins: everything goes, and nothing can go on from here.
     fn clear(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         self.tear(data);
-        self.place.source.clear();
-        self.place.version = 0;
         clear_all(data, self.own)?;
-        self.commit(data)
+        let content = Content::Incomplete;
+        self.commit(
+            data,
+            Place { content, source: String::new(), version: 0, ..self.place.clone() },
+        )
     }
 
     /// From the next commit on the store is not whole.
     fn tear(&mut self, data: &mut Dataset<'_>) {
-        if !self.is_torn {
-            self.is_torn = true;
+        if !self.is_torn() {
             self.gap.open(data.store().visible() + 1);
+            data.set_access(Access::Loading);
         }
-        self.place.content = Content::Incomplete;
-        data.set_access(Access::Loading);
+    }
+
+    /// With what is visible the store is whole.
+    fn mend(&self, data: &mut Dataset<'_>) {
+        self.gap.close(data.store().visible());
+        data.set_access(Access::Replica);
     }
 
     /// Applies something that is not whole: it is too large to wait for the rest in memory.
     fn apply_part(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         self.tear(data);
         self.apply(data)?;
-        self.commit(data)
+        self.commit(data, Place { content: Content::Incomplete, ..self.place.clone() })
     }
 
     /// Applies what waits; with it, everything up to a version of the primary.
@@ -314,19 +326,20 @@ impl Following {
         if content == Content::Incomplete {
             self.tear(data);
         }
-        let before = (self.place.content, self.place.source.is_empty());
+        let was_torn = self.is_torn();
+        let is_noted = self.place.content == content && !self.place.source.is_empty();
         let changes = !self.waiting.is_empty();
         self.apply(data)?;
-        self.place.source.clone_from(&self.upstream);
-        (self.place.version, self.place.content) = (version, content);
+        let source = self.upstream.clone();
+        let place = Place { content, source, version, ..self.place.clone() };
         // Where nothing has changed, the version before is as good to begin again at.
-        if changes || before != (content, false) {
-            self.commit(data)?;
+        if changes || !is_noted {
+            self.commit(data, place)?;
+        } else {
+            self.place = place;
         }
-        if content == Content::Whole && self.is_torn {
-            self.is_torn = false;
-            self.gap.close(data.store().visible());
-            data.set_access(Access::Replica);
+        if was_torn && !self.is_torn() {
+            self.mend(data);
         }
         if self.stage == Stage::Sync {
             self.connected();
@@ -385,9 +398,11 @@ impl Following {
     }
 
     /// Commits what was applied, and where the store is with it. Durable at the end of the turn.
-    fn commit(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
-        data.transaction()?.put(self.own, PLACE_KEY, &self.place.encode())?;
+    fn commit(&mut self, data: &mut Dataset<'_>, place: Place) -> Result<(), Fault> {
+        data.transaction()?.put(self.own, PLACE_KEY, &place.encode())?;
         data.commit()?;
+        // What is not committed is asked for again.
+        self.place = place;
         Ok(data.load_order()?)
     }
 

@@ -1,0 +1,124 @@
+//! Turns stepped by hand: what a replica makes of what its primary sends, which is a test here.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+
+use super::*;
+use crate::replication::format::{Action, Entry, FrameHeader, FrameKind};
+
+/// The history of the primary.
+const HISTORY: &str = "0123456789012345678901234567890123456789";
+
+/// A connection of the replica.
+struct Upstream {
+    stream: BufReader<TcpStream>,
+    /// What the replica says that it holds.
+    held: Vec<String>,
+}
+
+impl Upstream {
+    /// Steps until the replica asks to be fed.
+    fn accept(event_loop: &mut EventLoop<'_>, listener: &TcpListener) -> Upstream {
+        listener.set_nonblocking(true).unwrap();
+        let began = Instant::now();
+        let stream = loop {
+            event_loop.step().unwrap();
+            match listener.accept() {
+                Ok((stream, _)) => break stream,
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+            assert!(began.elapsed() < PATIENCE, "the replica does not connect");
+        };
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut upstream = Upstream { stream: BufReader::new(stream), held: Vec::new() };
+        loop {
+            let words = upstream.words();
+            if words[0] == "TEMBO.SYNC" {
+                upstream.held = words[1..].to_vec();
+                return upstream;
+            }
+            upstream.send(b"+OK\r\n");
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn words(&mut self) -> Vec<String> {
+        let count: usize = self.line()[1..].parse().unwrap();
+        let word = |_| {
+            self.line();
+            self.line()
+        };
+        (0..count).map(word).collect()
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    fn begin(&mut self, how: &str, (history, version): (&str, u64)) {
+        self.send(format!("+{how} {history} {version}\r\n").as_bytes());
+    }
+
+    fn frame(&mut self, kind: FrameKind, version: u64, changes: &[Entry<'_>]) {
+        let mut entries = Vec::new();
+        changes.iter().for_each(|change| change.push(&mut entries));
+        self.send(&FrameHeader { kind, size: entries.len() as u32, version }.encode());
+        self.send(&entries);
+    }
+}
+
+/// A string is put.
+fn put<'a>(key: &'a str, value: &'a [u8]) -> Entry<'a> {
+    Entry { action: Action::Put, keyspace: "db0", key: key.as_bytes(), value }
+}
+
+/// The value of a string that is kept.
+fn string(text: &str) -> Vec<u8> {
+    let header = crate::format::Header::string(None);
+    [header.as_bytes(), text.as_bytes()].concat()
+}
+
+/// Steps until the replica has reached a version.
+fn reached(event_loop: &mut EventLoop<'_>, version: u64) {
+    let began = Instant::now();
+    while {
+        let following = event_loop.turns.shared.replication.following().unwrap();
+        following.place().version != version
+    } {
+        event_loop.step().unwrap();
+        assert!(began.elapsed() < PATIENCE, "version {version} is not reached");
+    }
+}
+
+/// A client, the primary, and its connection: the replica holds `a` and version 10.
+fn follow(
+    event_loop: &mut EventLoop<'_>,
+    address: SocketAddr,
+) -> (TcpStream, TcpListener, Upstream) {
+    let [mut client] = clients(event_loop, address);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    executed(event_loop, &mut client, &format!("REPLICAOF 127.0.0.1 {port}\r\n"), 1);
+    let mut upstream = Upstream::accept(event_loop, &listener);
+    upstream.begin("FULL", (HISTORY, 10));
+    upstream.frame(FrameKind::Whole, 10, &[put("a", &string("one"))]);
+    reached(event_loop, 10);
+    (client, listener, upstream)
+}
+
+#[test]
+fn a_change_whose_commit_has_failed_is_asked_for_again() {
+    with_loop(|event_loop, address| {
+        let (_client, listener, mut upstream) = follow(event_loop, address);
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        upstream.frame(FrameKind::Whole, 11, &[put("a", &string("two"))]);
+        let upstream = Upstream::accept(event_loop, &listener);
+        assert_eq!(upstream.held, [HISTORY, "10"]);
+    });
+}

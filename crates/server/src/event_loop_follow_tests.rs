@@ -122,3 +122,122 @@ fn a_change_whose_commit_has_failed_is_asked_for_again() {
         assert_eq!(upstream.held, [HISTORY, "10"]);
     });
 }
+
+fn get(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, key: &str) -> String {
+    let request = words(&["GET", key]);
+    client.write_all(request.as_bytes()).unwrap();
+    arrived(event_loop, request.len());
+    let reply = replies(event_loop, client, 1);
+    if reply.starts_with("$-1") || !reply.starts_with('$') || reply.matches("\r\n").count() > 1 {
+        return reply;
+    }
+    reply + &replies(event_loop, client, 1)
+}
+
+/// The primary sends some of a change that is more than a turn takes; steps until a part of it is applied.
+fn tear(event_loop: &mut EventLoop<'_>, upstream: &mut Upstream) {
+    upstream.frame(FrameKind::Part, 11, &[put("a", &string("two")), put("b", &string("two"))]);
+    for part in 0..9 {
+        let (key, value) = (format!("part:{part}"), string(&"x".repeat(1 << 20)));
+        upstream.frame(FrameKind::Part, 11, &[put(&key, &value)]);
+    }
+    let began = Instant::now();
+    while event_loop.turns.data.access() != Access::Loading {
+        event_loop.step().unwrap();
+        assert!(began.elapsed() < PATIENCE, "nothing is applied");
+    }
+}
+
+#[test]
+fn a_promotion_within_a_large_change_keeps_what_was_before_it() {
+    with_loop(|event_loop, address| {
+        let (mut client, _listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+        executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+        assert_eq!(get(event_loop, &mut client, "b"), "$-1\r\n");
+        executed(event_loop, &mut client, "SET b three\r\n", 1);
+        assert!(event_loop.turns.data.store().snapshots().is_empty());
+    });
+}
+
+#[test]
+fn so_does_a_promotion_after_a_restart() {
+    let store = Store::volatile(&Options::new()).unwrap();
+    with_loop_over(store.clone(), |event_loop, address| {
+        let (_client, _listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+    });
+    with_loop_over(store.clone(), |event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        assert!(get(event_loop, &mut client, "a").starts_with("-LOADING"));
+        executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+    });
+    assert!(store.snapshots().is_empty());
+}
+
+#[test]
+fn a_large_change_that_is_whole_needs_no_way_back() {
+    with_loop(|event_loop, address| {
+        let (mut client, listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+        drop(upstream);
+        let mut upstream = Upstream::accept(event_loop, &listener);
+        assert_eq!(upstream.held, [HISTORY, "10"]);
+        upstream.begin("CONTINUE", (HISTORY, 10));
+        upstream.frame(FrameKind::Whole, 11, &[put("a", &string("two"))]);
+        reached(event_loop, 11);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\ntwo\r\n");
+        assert!(event_loop.turns.data.store().snapshots().is_empty());
+        // A full synchronisation that is not whole is no state that was acknowledged.
+        drop(upstream);
+        let mut upstream = Upstream::accept(event_loop, &listener);
+        upstream.begin("FULL", (HISTORY, 12));
+        tear(event_loop, &mut upstream);
+        executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "a"), "$-1\r\n");
+    });
+}
+
+#[test]
+fn a_torn_replica_does_not_go_on_with_another_history() {
+    let other = "f".repeat(40);
+    with_loop(|event_loop, address| {
+        let (mut client, listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+        drop(upstream);
+        let mut upstream = Upstream::accept(event_loop, &listener);
+        // It never had version 11 of the first one.
+        upstream.begin("CONTINUE", (&other, 5));
+        upstream.frame(FrameKind::Whole, 6, &[put("c", &string("three"))]);
+        let mut upstream = Upstream::accept(event_loop, &listener);
+        assert_eq!(upstream.held, [HISTORY, "10"]);
+        upstream.begin("CONTINUE", (&other, 5));
+        upstream.frame(FrameKind::Whole, 6, &[put("c", &string("three"))]);
+        reached(event_loop, 6);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+        assert_eq!(get(event_loop, &mut client, "b"), "$-1\r\n");
+        assert_eq!(get(event_loop, &mut client, "c"), "$5\r\nthree\r\n");
+    });
+}
+
+#[test]
+fn a_replica_that_cannot_be_promoted_is_a_replica() {
+    with_loop(|event_loop, address| {
+        let (mut client, _listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+        // It keeps the store from going back.
+        let snapshot = event_loop.turns.data.store().snapshot().unwrap();
+        let request = "REPLICAOF NO ONE\r\n";
+        client.write_all(request.as_bytes()).unwrap();
+        arrived(event_loop, request.len());
+        assert!(replies(event_loop, &mut client, 1).starts_with("-ERR"));
+        let following = event_loop.turns.shared.replication.following();
+        assert!(following.is_some_and(|following| following.place().primary.is_some()));
+        assert!(get(event_loop, &mut client, "a").starts_with("-LOADING"));
+        drop(snapshot);
+        executed(event_loop, &mut client, request, 1);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+    });
+}

@@ -14,6 +14,7 @@
 //! feed replicas itself (see `history`).
 
 mod awaited;
+mod base;
 mod failover;
 mod feed;
 mod follower;
@@ -46,9 +47,11 @@ use crate::goal::Goal;
 use crate::pause::Pause;
 use crate::propagation::Propagation;
 use crate::replication::awaited::AllAwaited;
+use crate::replication::base::forget_name;
 use crate::replication::failover::Failover;
 use crate::replication::following::clear_all;
 use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
+use crate::replication::history::place_of;
 use crate::token::Token;
 
 /// What REPLICAOF asks for, until the end of the turn.
@@ -101,15 +104,6 @@ fn keep_window(store: &Store, retain_s: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The store's own record.
-fn place_of(store: &Store) -> Result<Place, Error> {
-    let known = store.keyspaces().into_iter().find(|(name, _)| name == KEYSPACE);
-    let Some((_, space)) = known else { return Ok(Place::default()) };
-    let value = store.get(space, PLACE_KEY)?;
-    // One of a later version is as none: then everything is asked for.
-    Ok(value.and_then(|value| Place::decode(&value).ok()).unwrap_or_default())
-}
-
 impl Replication {
     /// Goes on as what the store was when the server ended, or as `asked` says, if that has changed since. `run_id`
     /// names a store in memory. Returns the descriptor that becomes readable when the link has something.
@@ -136,13 +130,20 @@ impl Replication {
             return Ok(wake);
         }
         self.place = place_of(store)?;
+        if self.place.content != Content::Incomplete {
+            forget_name(store);
+        }
         // A window of versions that is there was there for replicas, perhaps.
         self.replicas_ms = Some(now_ms).filter(|_| store.retention() != Retention::Nothing);
         let text = asked.map_or_else(String::new, |(host, port)| format!("{host} {port}"));
         if text != self.place.asked {
             match asked {
                 Some((host, port)) => self.order = Some(Order::Follow(host.clone(), *port)),
-                None if self.place.primary.is_some() => self.order = Some(Order::Promote),
+                None if self.place.primary.is_some() => {
+                    let followed = self.start(data, self.place.clone(), now_ms)?;
+                    self.install(data, followed, now_ms);
+                    self.order = Some(Order::Promote);
+                }
                 None => {}
             }
             self.place.asked = text;
@@ -150,8 +151,8 @@ impl Replication {
                 self.note(store, &self.place)?;
             }
         } else if self.place.primary.is_some() {
-            let place = self.place.clone();
-            self.follow(data, place, now_ms)?;
+            let followed = self.start(data, self.place.clone(), now_ms)?;
+            self.install(data, followed, now_ms);
         }
         self.settle(data, now_ms)?;
         Ok(wake)
@@ -220,13 +221,23 @@ impl Replication {
     pub(crate) fn promote_later(&mut self, data: &mut Dataset<'_>) {
         match &self.following {
             Some(_) => self.order = Some(Order::Promote),
-            None => {
-                // An order of this turn to follow another, which is withdrawn.
-                let was_to_follow = matches!(self.order.take(), Some(Order::Follow(..)));
-                if was_to_follow && data.access() == Access::Replica {
-                    data.set_access(Access::Open);
-                }
-            }
+            // An order of this turn to follow another.
+            None => self.withdraw(data),
+        }
+    }
+
+    /// What was asked for in this turn does not happen.
+    fn withdraw(&mut self, data: &mut Dataset<'_>) {
+        let was_to_follow = matches!(self.order.take(), Some(Order::Follow(..)));
+        if was_to_follow {
+            self.open_again(data);
+        }
+    }
+
+    /// Clients may write, if nothing is followed.
+    fn open_again(&self, data: &mut Dataset<'_>) {
+        if self.following.is_none() && data.access() == Access::Replica {
+            data.set_access(Access::Open);
         }
     }
 
@@ -407,22 +418,19 @@ impl Replication {
     pub(crate) fn settle(&mut self, data: &mut Dataset<'_>, now_ms: u64) -> Result<(), Error> {
         match self.order.take() {
             None => Ok(()),
-            Some(Order::Promote) => self.promote(data),
+            Some(Order::Promote) => {
+                let promoted = self.promote(data, now_ms);
+                if promoted.is_err() {
+                    data.abandon();
+                }
+                promoted
+            }
             Some(Order::Follow(host, port)) => {
-                let place = match self.following.take() {
-                    Some(following) => following.place().clone(),
-                    // It holds a version of its own history.
-                    None => Place {
-                        source: self.id.clone(),
-                        version: data.store().visible(),
-                        content: Content::Whole,
-                        ..self.place.clone()
-                    },
-                };
-                let asked = self.place.asked.clone();
-                let place = Place { primary: Some((host, port)), asked, ..place };
-                self.note(data.store(), &place)?;
-                self.follow(data, place, now_ms)
+                let followed = self.follow(data, (host, port), now_ms);
+                if followed.is_err() {
+                    self.open_again(data);
+                }
+                followed
             }
         }
     }
@@ -436,44 +444,75 @@ impl Replication {
         store.put(space, PLACE_KEY, &place.encode(), Durability::Strict).map(drop)
     }
 
-    fn follow(&mut self, data: &mut Dataset<'_>, place: Place, now_ms: u64) -> Result<(), Error> {
-        let Some(wake) = &self.wake else { return Ok(()) };
-        let store = data.store();
-        let own = Replication::own_space(store)?;
-        let opened = (store, own, data.databases());
-        let shared = (wake, self.replicas.gap());
-        self.replicas_ms = Some(now_ms);
-        keep_window(store, self.retain_s)?;
-        let mut following =
-            Following::start(opened, place, shared, now_ms).map_err(Error::Descriptor)?;
-        data.set_access(following.access());
-        let promotes = self.failover.is_some();
-        following.promotes = promotes;
-        self.following = Some(Box::new(following));
+    /// Follows a primary. After an error what was followed before still is.
+    fn follow(
+        &mut self,
+        data: &mut Dataset<'_>,
+        primary: (String, u16),
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        let place = match &self.following {
+            Some(following) => following.place().clone(),
+            // It holds a version of its own history.
+            None => Place {
+                source: self.id.clone(),
+                version: data.store().visible(),
+                content: Content::Whole,
+                ..self.place.clone()
+            },
+        };
+        let asked = self.place.asked.clone();
+        let place = Place { primary: Some(primary), asked, ..place };
+        let followed = self.start(data, place.clone(), now_ms)?;
+        self.note(data.store(), &place)?;
+        self.install(data, followed, now_ms);
         Ok(())
     }
 
-    fn promote(&mut self, data: &mut Dataset<'_>) -> Result<(), Error> {
-        let Some(following) = self.following.take() else {
-            return self.note(data.store(), &self.place);
-        };
+    /// Begins to connect.
+    fn start(&self, data: &Dataset<'_>, place: Place, now_ms: u64) -> Result<Following, Error> {
+        let store = data.store();
+        let own = Replication::own_space(store)?;
+        keep_window(store, self.retain_s)?;
+        let opened = (store, own, data.databases());
+        let shared = (self.wake.as_ref().ok_or(Error::ReadOnly)?, self.replicas.gap());
+        Following::start(opened, place, shared, now_ms).map_err(Error::Descriptor)
+    }
+
+    /// From here on it follows.
+    fn install(&mut self, data: &mut Dataset<'_>, mut followed: Following, now_ms: u64) {
+        self.replicas_ms = Some(now_ms);
+        data.set_access(followed.access());
+        followed.promotes = self.failover.is_some();
+        self.following = Some(Box::new(followed));
+    }
+
+    /// Follows no more. After an error it still does.
+    fn promote(&mut self, data: &mut Dataset<'_>, now_ms: u64) -> Result<(), Error> {
+        let Some(following) = &mut self.following else { return Ok(()) };
+        if following.access() == Access::Loading {
+            // They read what is taken back.
+            self.replicas.end_all();
+            following.go_back(data, now_ms)?;
+        }
         let own = Replication::own_space(data.store())?;
         let mut place = following.place().clone();
         place.primary = None;
         place.asked.clone_from(&self.place.asked);
         if place.content == Content::Incomplete {
-            // Some of a full synchronisation, or of a change: neither is a state that the primary ever had.
+            // Some of a full synchronisation: that is no state that the primary ever had.
             clear_all(data, own)?;
             place.content = Content::Own;
         }
         data.transaction()?.put(own, PLACE_KEY, &place.encode())?;
         data.commit()?;
-        data.load_order()?;
-        data.store().sync()?;
+        // What is visible may be lost, and no later sync can find out.
+        data.store().sync().map_err(|_| Error::Poisoned)?;
+        self.following = None;
         self.replicas.gap().close(data.store().visible());
         data.set_access(Access::Open);
         self.place = place;
-        Ok(())
+        data.load_order()
     }
 
     /// Applies what the primary has sent. No transaction may be open.

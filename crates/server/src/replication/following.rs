@@ -15,11 +15,12 @@ use tembo_kv::{Error, Keyspace, Store};
 use crate::access::Access;
 use crate::dataset::Dataset;
 use crate::format::data_keyspace;
+use crate::replication::base::Base;
 use crate::replication::feed::Gap;
 use crate::replication::format::{
     Action, Content, Entries, Entry, FrameKind, Malformed, PLACE_KEY, Place,
 };
-use crate::replication::history::Mark;
+use crate::replication::history::{Mark, place_of};
 use crate::replication::link::{Link, Message, Request};
 
 /// Bytes that are applied in one turn, if nothing is whole before.
@@ -81,6 +82,7 @@ pub(crate) struct Following {
     /// Full synchronisations that have begun.
     pub(crate) full_syncs: u64,
     place: Place,
+    base: Base,
     /// The history that the link gives.
     upstream: String,
     link: Link,
@@ -106,6 +108,15 @@ struct Target {
     db: Option<usize>,
 }
 
+/// The keyspaces by their names.
+fn targets(store: &Store, databases: usize) -> HashMap<String, Target> {
+    let target = |(name, space): (String, Keyspace)| {
+        let db = (0..databases).find(|&db| data_keyspace(db) == name);
+        (name, Target { space, db })
+    };
+    store.keyspaces().into_iter().map(target).collect()
+}
+
 impl Following {
     /// Begins to follow.
     pub(crate) fn start(
@@ -115,10 +126,6 @@ impl Following {
         now_ms: u64,
     ) -> std::io::Result<Following> {
         let primary = place.primary.clone().unwrap_or_default();
-        let target = |(name, space): (String, Keyspace)| {
-            let db = (0..databases).find(|&db| data_keyspace(db) == name);
-            (name, Target { space, db })
-        };
         Ok(Following {
             link: Link::start(primary.clone(), wake)?,
             primary,
@@ -128,11 +135,12 @@ impl Following {
             promotes: false,
             lost: None,
             full_syncs: 0,
+            base: Base::find(store, &place),
             place,
             upstream: String::new(),
             wake: wake.clone(),
             own,
-            spaces: store.keyspaces().into_iter().map(target).collect(),
+            spaces: targets(store, databases),
             waiting: VecDeque::new(),
             waiting_size: 0,
             acknowledge: false,
@@ -174,10 +182,10 @@ impl Following {
         now_ms: u64,
     ) -> Result<(), Error> {
         self.more = false;
-        if now_ms < self.retry_ms {
-            return Ok(());
-        }
         for _ in 0..MESSAGES_MAX {
+            if now_ms < self.retry_ms {
+                return Ok(());
+            }
             let Some(message) = self.link.next() else { return Ok(()) };
             match self.take(data, message, greeting, now_ms) {
                 Ok(()) => {}
@@ -188,11 +196,7 @@ impl Following {
                     if !self.is_torn() {
                         self.mend(data);
                     }
-                    let reason = match fault {
-                        Fault::Store(error) => format!("the store: {error}"),
-                        Fault::Malformed => "the primary has sent what is no change".to_owned(),
-                    };
-                    return self.begin_again(reason, now_ms);
+                    return self.begin_again(fault.reason(), now_ms);
                 }
             }
         }
@@ -240,17 +244,7 @@ impl Following {
             Message::Begin { is_full, mark } => {
                 self.heard_ms = now_ms;
                 self.promotes = false;
-                self.upstream = mark.id;
-                if is_full {
-                    self.stage = Stage::Sync;
-                    self.full_syncs += 1;
-                    self.clear(data)?;
-                } else {
-                    self.connected();
-                    // The same content, by the name of another history perhaps.
-                    self.place.source.clone_from(&self.upstream);
-                    self.place.version = mark.version;
-                }
+                self.begin(data, (is_full, mark), now_ms)?;
             }
             Message::Frame(kind, version, entries) => {
                 self.heard_ms = now_ms;
@@ -271,6 +265,61 @@ impl Following {
         Ok(())
     }
 
+    /// The primary has answered.
+    fn begin(
+        &mut self,
+        data: &mut Dataset<'_>,
+        (is_full, mark): (bool, Mark),
+        now_ms: u64,
+    ) -> Result<(), Fault> {
+        if is_full {
+            self.upstream = mark.id;
+            self.stage = Stage::Sync;
+            self.full_syncs += 1;
+            return self.clear(data);
+        }
+        if self.is_torn() && mark.id != self.place.source {
+            return self.leave(data, now_ms);
+        }
+        self.connected();
+        // The same content, by the name of another history perhaps.
+        self.place.source.clone_from(&mark.id);
+        self.place.version = mark.version;
+        self.upstream = mark.id;
+        Ok(())
+    }
+
+    /// The change of which the store has a part is in no other history: goes back to before it, or begins anew.
+    fn leave(&mut self, data: &mut Dataset<'_>, now_ms: u64) -> Result<(), Fault> {
+        match self.go_back(data, now_ms) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Error::VersionInUse { .. }) => {
+                self.place.source.clear();
+                Ok(self.begin_again("it holds a part of another history".to_owned(), now_ms)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Goes back to the version before the change of which the store has a part; false: there is none. Durable when it
+    /// returns. No transaction may be open.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn go_back(&mut self, data: &mut Dataset<'_>, now_ms: u64) -> Result<bool, Error> {
+        if !self.base.go_back(data.store())? {
+            return Ok(false);
+        }
+        let Place { primary, asked, .. } = self.place.clone();
+        self.place = Place { primary, asked, ..place_of(data.store())? };
+        // Some were made by what has not happened.
+        self.spaces = targets(data.store(), data.databases());
+        data.load_order()?;
+        self.mend(data);
+        self.begin_again("it has gone back to before a change".to_owned(), now_ms)?;
+        Ok(true)
+    }
+
     fn connected(&mut self) {
         self.stage = Stage::Connected;
         self.lost = None;
@@ -289,10 +338,19 @@ impl Following {
         self.tear(data);
         clear_all(data, self.own)?;
         let content = Content::Incomplete;
-        self.commit(
-            data,
-            Place { content, source: String::new(), version: 0, ..self.place.clone() },
-        )
+        let place = Place { content, source: String::new(), version: 0, ..self.place.clone() };
+        self.commit(data, place)?;
+        self.base.forget(data.store());
+        Ok(())
+    }
+
+    /// A part of a change comes: there is a way back from here on.
+    fn divide(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
+        if !self.is_torn() {
+            self.base.keep(data.store())?;
+        }
+        self.tear(data);
+        Ok(())
     }
 
     /// From the next commit on the store is not whole.
@@ -304,14 +362,15 @@ impl Following {
     }
 
     /// With what is visible the store is whole.
-    fn mend(&self, data: &mut Dataset<'_>) {
+    fn mend(&mut self, data: &mut Dataset<'_>) {
+        self.base.forget(data.store());
         self.gap.close(data.store().visible());
         data.set_access(Access::Replica);
     }
 
     /// Applies something that is not whole: it is too large to wait for the rest in memory.
     fn apply_part(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
-        self.tear(data);
+        self.divide(data)?;
         self.apply(data)?;
         self.commit(data, Place { content: Content::Incomplete, ..self.place.clone() })
     }
@@ -324,7 +383,7 @@ impl Following {
         content: Content,
     ) -> Result<(), Fault> {
         if content == Content::Incomplete {
-            self.tear(data);
+            self.divide(data)?;
         }
         let was_torn = self.is_torn();
         let is_noted = self.place.content == content && !self.place.source.is_empty();
@@ -434,6 +493,15 @@ pub(crate) fn clear_all(data: &mut Dataset<'_>, own: Keyspace) -> Result<(), Err
 enum Fault {
     Store(Error),
     Malformed,
+}
+
+impl Fault {
+    fn reason(self) -> String {
+        match self {
+            Fault::Store(error) => format!("the store: {error}"),
+            Fault::Malformed => "the primary has sent what is no change".to_owned(),
+        }
+    }
 }
 
 impl From<Error> for Fault {

@@ -58,6 +58,18 @@ pub(crate) fn begin(store: &Store, id: &str, held: &[Mark]) -> Result<Beginning,
     Err(last)
 }
 
+/// The store's own record.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn place_of(store: &Store) -> Result<Place, Error> {
+    let known = store.keyspaces().into_iter().find(|(name, _)| name == KEYSPACE);
+    let Some((_, space)) = known else { return Ok(Place::default()) };
+    let value = store.get(space, PLACE_KEY)?;
+    // One of a later version is as none: then everything is asked for.
+    Ok(value.and_then(|value| Place::decode(&value).ok()).unwrap_or_default())
+}
+
 /// The place as it was at a version, if that is retained.
 fn place_at(store: &Store, space: Keyspace, version: u64) -> Option<Place> {
     let snapshot = store.snapshot_at(version).ok()?;

@@ -96,6 +96,15 @@ impl Replicas {
         self.list.iter().filter(|replica| replica.acknowledged >= version).count()
     }
 
+    /// Ends all connections; nothing of the store is read for them any more.
+    pub(super) fn end_all(&mut self) {
+        let stopped: Vec<_> = self.list.drain(..).map(|replica| replica.feed.stop()).collect();
+        for thread in self.ended.drain(..).chain(stopped) {
+            // One that has panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+
     /// Replicas that have not said anything since then.
     pub(crate) fn silent_since(&self, ms: u64) -> Vec<Token> {
         let silent = self.list.iter().filter(|replica| replica.acknowledged_ms < ms);
@@ -106,10 +115,6 @@ impl Replicas {
 impl Drop for Replicas {
     /// The threads have handles of the store, which is to be closed.
     fn drop(&mut self) {
-        let stopped: Vec<_> = self.list.drain(..).map(|replica| replica.feed.stop()).collect();
-        for thread in self.ended.drain(..).chain(stopped) {
-            // One that has panicked has ended, too.
-            let _ = thread.join();
-        }
+        self.end_all();
     }
 }

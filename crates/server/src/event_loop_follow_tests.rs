@@ -241,3 +241,25 @@ fn a_replica_that_cannot_be_promoted_is_a_replica() {
         assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
     });
 }
+
+#[test]
+fn an_order_of_a_turn_that_has_failed_is_withdrawn() {
+    with_loop(|event_loop, address| {
+        let (mut client, _listener, _upstream) = follow(event_loop, address);
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        let request = "REPLICAOF NO ONE\r\n";
+        client.write_all(request.as_bytes()).unwrap();
+        arrived(event_loop, request.len());
+        assert!(replies(event_loop, &mut client, 1).starts_with("-ERR"));
+        executed(event_loop, &mut client, "PING\r\n", 1);
+        assert!(event_loop.turns.shared.replication.following().is_some());
+        executed(event_loop, &mut client, request, 1);
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        let request = "REPLICAOF 127.0.0.1 1\r\n";
+        client.write_all(request.as_bytes()).unwrap();
+        arrived(event_loop, request.len());
+        assert!(replies(event_loop, &mut client, 1).starts_with("-ERR"));
+        executed(event_loop, &mut client, "SET a 1\r\n", 1);
+        assert!(event_loop.turns.shared.replication.following().is_none());
+    });
+}

@@ -226,8 +226,8 @@ impl Replication {
         }
     }
 
-    /// What was asked for in this turn does not happen.
-    fn withdraw(&mut self, data: &mut Dataset<'_>) {
+    /// What was asked for in this turn does not happen: it is withdrawn, or the turn has failed.
+    pub(crate) fn withdraw(&mut self, data: &mut Dataset<'_>) {
         let was_to_follow = matches!(self.order.take(), Some(Order::Follow(..)));
         if was_to_follow {
             self.open_again(data);

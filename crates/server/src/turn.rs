@@ -210,6 +210,7 @@ impl<'s> Turns<'s> {
         };
         if committed.is_err() {
             lose_effects(&mut self.shared);
+            self.shared.replication.withdraw(&mut self.data);
         }
         self.shared.stats.turns += u64::from(pending > 0);
         self.shared.stats.changes += self.data.written().changes - changes;

@@ -263,3 +263,30 @@ fn an_order_of_a_turn_that_has_failed_is_withdrawn() {
         assert!(event_loop.turns.shared.replication.following().is_none());
     });
 }
+
+/// Without a count of keys there is no message; a null stands for all keys.
+const ALL_INVALID: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
+
+#[test]
+fn clients_of_a_replica_learn_that_a_database_was_cleared() {
+    with_loop(|event_loop, address| {
+        let (_client, listener, mut upstream) = follow(event_loop, address);
+        let [mut tracking, mut watching] = clients(event_loop, address);
+        executed(event_loop, &mut tracking, "HELLO 3\r\nCLIENT TRACKING ON\r\n", 8);
+        get(event_loop, &mut tracking, "a");
+        let clear = Entry { action: Action::Clear, keyspace: "db0", key: b"", value: b"" };
+        upstream.frame(FrameKind::Whole, 11, &[clear]);
+        assert_eq!(replies(event_loop, &mut tracking, 4), ALL_INVALID);
+        get(event_loop, &mut tracking, "b");
+        executed(event_loop, &mut watching, "WATCH b\r\n", 1);
+        drop(upstream);
+        let mut upstream = Upstream::accept(event_loop, &listener);
+        upstream.begin("FULL", (HISTORY, 12));
+        upstream.frame(FrameKind::Whole, 12, &[]);
+        reached(event_loop, 12);
+        assert_eq!(replies(event_loop, &mut tracking, 4), ALL_INVALID);
+        watching.write_all(b"MULTI\r\nGET b\r\nEXEC\r\n").unwrap();
+        arrived(event_loop, 20);
+        assert!(replies(event_loop, &mut watching, 3).ends_with("*-1\r\n"));
+    });
+}

@@ -49,7 +49,7 @@ use crate::propagation::Propagation;
 use crate::replication::awaited::AllAwaited;
 use crate::replication::base::forget_name;
 use crate::replication::failover::Failover;
-use crate::replication::following::clear_all;
+use crate::replication::following::{clear_all, touch_all};
 use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
 use crate::replication::history::place_of;
 use crate::token::Token;
@@ -502,6 +502,7 @@ impl Replication {
         if place.content == Content::Incomplete {
             // Some of a full synchronisation: that is no state that the primary ever had.
             clear_all(data, own)?;
+            touch_all(data);
             place.content = Content::Own;
         }
         data.transaction()?.put(own, PLACE_KEY, &place.encode())?;

@@ -233,7 +233,10 @@ impl<'s> Turns<'s> {
             notify_evicted(&mut self.shared, &mut self.clients);
         }
         if self.shared.tracking.is_on() {
-            let (keys, _) = self.data.watches.take_changed();
+            let (keys, is_cleared) = self.data.watches.take_changed();
+            if is_cleared {
+                invalidate(&mut self.shared, &mut self.clients, None, Changed::All);
+            }
             invalidate(&mut self.shared, &mut self.clients, None, Changed::Keys(keys));
         }
         evicted

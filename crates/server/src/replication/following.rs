@@ -315,6 +315,7 @@ impl Following {
         // Some were made by what has not happened.
         self.spaces = targets(data.store(), data.databases());
         data.load_order()?;
+        touch_all(data);
         self.mend(data);
         self.begin_again("it has gone back to before a change".to_owned(), now_ms)?;
         Ok(true)
@@ -337,6 +338,7 @@ impl Following {
     fn clear(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         self.tear(data);
         clear_all(data, self.own)?;
+        touch_all(data);
         let content = Content::Incomplete;
         let place = Place { content, source: String::new(), version: 0, ..self.place.clone() };
         self.commit(data, place)?;
@@ -441,11 +443,7 @@ impl Following {
                 if transaction.count(space) != Some(0) {
                     transaction.clear(space)?;
                 }
-                if let Some(db) = db {
-                    let keys = data.watches.keys(db);
-                    keys.iter().for_each(|key| data.watches.touch(db, key));
-                    data.waiting.touch_all(db);
-                }
+                db.into_iter().for_each(|db| touch_database(data, db));
                 return Ok(());
             }
         }
@@ -487,6 +485,17 @@ pub(crate) fn clear_all(data: &mut Dataset<'_>, own: Keyspace) -> Result<(), Err
         }
     }
     Ok(())
+}
+
+/// Whatever clients have read may have changed.
+pub(crate) fn touch_all(data: &mut Dataset<'_>) {
+    (0..data.databases()).for_each(|db| touch_database(data, db));
+}
+
+fn touch_database(data: &mut Dataset<'_>, db: usize) {
+    let keys = data.watches.keys(db);
+    data.watches.clear(db, &keys);
+    data.waiting.touch_all(db);
 }
 
 /// Why something was not applied.

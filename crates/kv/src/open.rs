@@ -77,8 +77,9 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     };
     let catalogue = Catalogue::new(names, kind);
     let is_replica = catalogue.is_replica(View { version: used, dead: &dead })?;
+    let found = last_committed(&root, &dead)?;
     let (before, limit) = match is_replica {
-        true => (last_committed(&root, &dead)?, used),
+        true => (found, used),
         false => (used, Limit(&root).raise(used + 1)?),
     };
     drop(section);
@@ -106,14 +107,14 @@ pub(crate) fn open(pool: &Arc<Pool>, tenant: &TenantEntry) -> Result<Engine, Err
     let (names, wake) = (Names::new(named), Arc::<Wake>::default());
     let status = Status::default();
     status.note(ledger.machine.is_recovering(), 0, 0);
-    let tenant = tenant.clone();
     let shared = Shared {
-        tenant,
+        tenant: tenant.clone(),
         forest,
         root,
         indexes,
         catalogue,
         versions,
+        found,
         published,
         names,
         held,

@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) indexes: Indexes,
     pub(crate) catalogue: Catalogue,
     pub(crate) versions: Versions,
+    /// The last version that was committed before the store was opened.
+    pub(crate) found: u64,
     pub(crate) published: Published,
     pub(crate) names: Names,
     pub(crate) held: HeldKeys,

@@ -565,6 +565,17 @@ impl Store {
         Ok(self.oldest())
     }
 
+    /// The last commit that the store was found with when it was opened. What a follower has got above it may be lost, where
+    /// a crash comes before a sync or a copy of the pool is opened; single changes ([`Store::put`]) above it are not counted.
+    pub fn found(&self) -> u64 {
+        self.handle.shared.found
+    }
+
+    /// How often the pool has been opened: one more, durably, at each opening.
+    pub fn generation(&self) -> u64 {
+        self.handle.shared.pool().generation()
+    }
+
     /// What is kept of the past.
     pub fn retention(&self) -> Retention {
         // The root was sound when the store was opened.

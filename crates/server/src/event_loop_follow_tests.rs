@@ -123,6 +123,19 @@ fn a_change_whose_commit_has_failed_is_asked_for_again() {
     });
 }
 
+/// A primary that is opened again may know only of the last version with a change.
+#[test]
+fn a_replica_names_the_version_of_the_last_change_too() {
+    with_loop(|event_loop, address| {
+        let (_client, listener, mut upstream) = follow(event_loop, address);
+        upstream.frame(FrameKind::Whole, 15, &[]);
+        reached(event_loop, 15);
+        drop(upstream);
+        let upstream = Upstream::accept(event_loop, &listener);
+        assert_eq!(upstream.held, [HISTORY, "15", HISTORY, "10"]);
+    });
+}
+
 fn get(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, key: &str) -> String {
     let request = words(&["GET", key]);
     client.write_all(request.as_bytes()).unwrap();
@@ -289,4 +302,72 @@ fn clients_of_a_replica_learn_that_a_database_was_cleared() {
         arrived(event_loop, 20);
         assert!(replies(event_loop, &mut watching, 3).ends_with("*-1\r\n"));
     });
+}
+
+/// What a replica is answered that holds this.
+fn answered(event_loop: &mut EventLoop<'_>, address: SocketAddr, held: &[&str]) -> Vec<String> {
+    let [mut client] = clients(event_loop, address);
+    client.write_all(words(&[&["TEMBO.SYNC"], held].concat()).as_bytes()).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let (mut text, mut bytes, began) = (String::new(), [0; 4096], Instant::now());
+    // Frames follow behind the line.
+    loop {
+        if let Some((line, _)) = text.split_once("\r\n") {
+            return line.split(' ').map(str::to_owned).collect();
+        }
+        event_loop.step().unwrap();
+        match client.read(&mut bytes) {
+            Ok(count) => text += &String::from_utf8_lossy(&bytes[..count]),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+        assert!(began.elapsed() < PATIENCE, "no answer but {text:?}");
+    }
+}
+
+/// What was synced after the copy was made stands for what a crash can lose.
+#[test]
+fn a_replica_that_holds_what_was_lost_begins_anew() {
+    let folder = std::env::temp_dir().join(format!("tembo-lost-{}", std::process::id()));
+    let copy = folder.with_extension("copy");
+    let copy_all = |from: &std::path::Path, to: &std::path::Path| {
+        std::fs::create_dir_all(to).unwrap();
+        for file in std::fs::read_dir(from).unwrap().map(|file| file.unwrap()) {
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    };
+    std::fs::create_dir_all(&folder).unwrap();
+    let (path, options) = (folder.join("a.pool"), Options::new().background(false));
+    let store = Store::create(&path, &options).unwrap();
+    let (mut kept, mut lost) = (Vec::new(), Vec::new());
+    with_loop_over(store.clone(), |event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        executed(event_loop, &mut client, "SET a 1\r\n", 1);
+        kept = answered(event_loop, address, &[]);
+        assert_eq!(kept[0], "+FULL");
+        copy_all(&folder, &copy);
+        executed(event_loop, &mut client, "SET a 2\r\n", 1);
+        let version = event_loop.turns.data.store().visible().to_string();
+        lost = vec![kept[1].clone(), version];
+    });
+    store.close().unwrap();
+    let ask = |path: &std::path::Path, held: &[String]| {
+        let store = Store::open(path, &options).unwrap();
+        let mut answer = Vec::new();
+        with_loop_over(store.clone(), |event_loop, address| {
+            let held: Vec<&str> = held.iter().map(|word| &**word).collect();
+            answer = answered(event_loop, address, &held);
+        });
+        store.close().unwrap();
+        answer
+    };
+    // Where nothing is lost it goes on, in each later run too.
+    let answer = ask(&path, &lost);
+    assert_eq!((&*answer[0], &answer[2]), ("+CONTINUE", &lost[1]));
+    for held in [&lost[..], &answer[1..]] {
+        assert_eq!(ask(&path, held)[0], "+CONTINUE");
+    }
+    let path = copy.join("a.pool");
+    assert_eq!(ask(&path, &lost)[0], "+FULL");
+    assert_eq!(ask(&path, &kept[1..])[0], "+CONTINUE");
+    [folder, copy].iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
 }

@@ -20,8 +20,10 @@ mod feed;
 mod follower;
 mod following;
 pub(crate) mod format;
+mod histories;
 mod history;
 mod link;
+mod mark;
 mod outlet;
 mod redis;
 mod replicas;
@@ -34,7 +36,7 @@ use tembo_kv::{Durability, Error, Keyspace, Retention, Store};
 
 pub(crate) use follower::Follower;
 pub(crate) use following::{Following, Greeting, Stage};
-pub(crate) use history::Mark;
+pub(crate) use mark::Mark;
 #[cfg(test)]
 pub(crate) use redis::RedisReplica;
 pub(crate) use redis::{Limits, RedisReplicas, Wish};
@@ -51,6 +53,7 @@ use crate::replication::base::forget_name;
 use crate::replication::failover::Failover;
 use crate::replication::following::{clear_all, touch_all};
 use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
+use crate::replication::histories::Histories;
 use crate::replication::history::place_of;
 use crate::token::Token;
 
@@ -77,8 +80,8 @@ struct Candidate {
 /// What a server is to others.
 #[derive(Default)]
 pub(crate) struct Replication {
-    /// The name of the store's own history; empty where there is no replication.
-    id: String,
+    /// The names of the store's own history.
+    histories: Histories,
     wake: Option<Arc<OwnedFd>>,
     order: Option<Order>,
     candidates: Vec<Candidate>,
@@ -106,7 +109,7 @@ fn keep_window(store: &Store, retain_s: u64) -> Result<(), Error> {
 
 impl Replication {
     /// Goes on as what the store was when the server ended, or as `asked` says, if that has changed since. `run_id`
-    /// names a store in memory. Returns the descriptor that becomes readable when the link has something.
+    /// names what happens in this run. Returns the descriptor that becomes readable when the link has something.
     ///
     /// # Errors
     /// Those of the store.
@@ -117,12 +120,7 @@ impl Replication {
         (run_id, now_ms): (&str, u64),
     ) -> Result<Arc<OwnedFd>, Error> {
         let store = data.store();
-        let identity = store.identity();
-        self.id = if identity == 0 {
-            run_id.to_owned()
-        } else {
-            format!("{identity:032x}{:08x}", (identity ^ identity >> 32) as u32)
-        };
+        self.histories = Histories::open(store, run_id)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(eventfd(0, flags).map_err(|error| Error::Descriptor(error.into()))?);
         self.wake = Some(wake.clone());
@@ -162,7 +160,7 @@ impl Replication {
     pub(crate) fn id(&self) -> &str {
         match &self.following {
             Some(following) if !following.place().source.is_empty() => &following.place().source,
-            _ => &self.id,
+            _ => self.histories.id(),
         }
     }
 
@@ -455,7 +453,7 @@ impl Replication {
             Some(following) => following.place().clone(),
             // It holds a version of its own history.
             None => Place {
-                source: self.id.clone(),
+                source: self.histories.id().to_owned(),
                 version: data.store().visible(),
                 content: Content::Whole,
                 ..self.place.clone()
@@ -594,9 +592,10 @@ impl Replication {
         // From now on, so that the replica finds again what it has seen, whenever it is away.
         self.replicas_ms = Some(now_ms);
         let kept = keep_window(store, self.retain_s);
-        let begun = kept.and_then(|()| history::begin(store, &self.id, held));
+        let noted = kept.and_then(|()| self.histories.note(store));
+        let begun = noted.and_then(|()| history::begin(store, &self.histories, held));
         begun.is_ok_and(|beginning| {
-            let id = self.id.clone();
+            let id = self.histories.id().to_owned();
             self.replicas.add(store, socket, of, (id, beginning), now_ms).is_ok()
         })
     }

@@ -261,7 +261,9 @@ mod tests {
     use tembo_kv::{Durability, Keyspace, Options, Retention};
 
     use super::*;
-    use crate::replication::history::{Mark, begin};
+    use crate::replication::histories::Histories;
+    use crate::replication::history::begin;
+    use crate::replication::mark::Mark;
 
     const ID: &str = "0123";
 
@@ -279,7 +281,8 @@ mod tests {
         let (socket, mut other) = UnixStream::pair().unwrap();
         socket.set_nonblocking(true).unwrap();
         let held = [Mark { id: ID.to_owned(), version }];
-        let beginning = begin(store, ID, &held).unwrap();
+        let histories = Histories::open(store, ID).unwrap();
+        let beginning = begin(store, &histories, &held).unwrap();
         assert!(beginning.snapshot.is_none());
         let gap = Arc::<Gap>::default();
         let feed = Feed::start(store, &socket.into(), (ID.to_owned(), beginning), &gap).unwrap();

@@ -20,8 +20,9 @@ use crate::replication::feed::Gap;
 use crate::replication::format::{
     Action, Content, Entries, Entry, FrameKind, Malformed, PLACE_KEY, Place,
 };
-use crate::replication::history::{Mark, place_of};
+use crate::replication::history::place_of;
 use crate::replication::link::{Link, Message, Request};
+use crate::replication::mark::Mark;
 
 /// Bytes that are applied in one turn, if nothing is whole before.
 const APPLIED_MAX: usize = 8 << 20;
@@ -82,6 +83,9 @@ pub(crate) struct Following {
     /// Full synchronisations that have begun.
     pub(crate) full_syncs: u64,
     place: Place,
+    /// The version of the last change, behind which there may be some without one: a primary that is opened again does not know
+    /// of those.
+    noted: Mark,
     base: Base,
     /// The history that the link gives.
     upstream: String,
@@ -106,6 +110,11 @@ pub(crate) struct Following {
 struct Target {
     space: Keyspace,
     db: Option<usize>,
+}
+
+/// Which version a store holds.
+fn mark_of(place: &Place) -> Mark {
+    Mark { id: place.source.clone(), version: place.version }
 }
 
 /// The keyspaces by their names.
@@ -136,6 +145,7 @@ impl Following {
             lost: None,
             full_syncs: 0,
             base: Base::find(store, &place),
+            noted: mark_of(&place),
             place,
             upstream: String::new(),
             wake: wake.clone(),
@@ -282,10 +292,15 @@ impl Following {
             return self.leave(data, now_ms);
         }
         self.connected();
-        // The same content, by the name of another history perhaps.
-        self.place.source.clone_from(&mark.id);
-        self.place.version = mark.version;
-        self.upstream = mark.id;
+        let is_other = mark.id != self.place.source;
+        let Mark { id: source, version } = mark;
+        self.upstream.clone_from(&source);
+        let place = Place { source, version, ..self.place.clone() };
+        if is_other {
+            // The same content, by the name that others ask for after a failover.
+            return self.commit(data, place);
+        }
+        self.place = place;
         Ok(())
     }
 
@@ -312,6 +327,7 @@ impl Following {
         }
         let Place { primary, asked, .. } = self.place.clone();
         self.place = Place { primary, asked, ..place_of(data.store())? };
+        self.noted = mark_of(&self.place);
         // Some were made by what has not happened.
         self.spaces = targets(data.store(), data.databases());
         data.load_order()?;
@@ -331,7 +347,10 @@ impl Following {
         if self.place.source.is_empty() {
             return Vec::new();
         }
-        vec![Mark { id: self.place.source.clone(), version: self.place.version }]
+        let reached = mark_of(&self.place);
+        let is_other = self.noted != reached && self.noted.id == reached.id;
+        let noted = is_other.then(|| self.noted.clone());
+        [reached].into_iter().chain(noted).collect()
     }
 
     /// A full synchronisation begins: everything goes, and nothing can go on from here.
@@ -459,6 +478,7 @@ impl Following {
         data.transaction()?.put(self.own, PLACE_KEY, &place.encode())?;
         data.commit()?;
         // What is not committed is asked for again.
+        self.noted = mark_of(&place);
         self.place = place;
         Ok(data.load_order()?)
     }

@@ -5,12 +5,16 @@
 pub(crate) const KEYSPACE: &str = "replication";
 /// The key of the record.
 pub(crate) const PLACE_KEY: &[u8] = b"place";
+/// The key of the names of its histories.
+pub(crate) const HISTORIES_KEY: &[u8] = b"histories";
 /// Bytes of a frame before its entries.
 pub(crate) const HEADER_SIZE: usize = 13;
 /// Bytes of an entry before its texts.
 const ENTRY_HEADER_SIZE: usize = 11;
 /// Version of the record's layout.
 const PLACE_LAYOUT: u8 = 1;
+/// Version of the layout of the names of histories.
+const HISTORIES_LAYOUT: u8 = 1;
 
 /// What the entries of a frame are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,15 +215,58 @@ impl Place {
         };
         let port = u16::from_le_bytes(array(bytes)?);
         let version = u64::from_le_bytes(array(bytes)?);
-        let mut text = || {
-            let size = u16::from_le_bytes(array(bytes)?) as usize;
-            let text = std::str::from_utf8(take(bytes, size)?).map_err(|_| Malformed)?;
-            Ok(text.to_owned())
-        };
-        let (host, asked, source) = (text()?, text()?, text()?);
+        let (host, asked, source) = (text(bytes)?, text(bytes)?, text(bytes)?);
         let primary = (is_replica == 1).then_some((host, port));
         Ok(Place { primary, asked, content, source, version })
     }
+}
+
+/// The versions of a store in one run of a server, as replicas know them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    pub(crate) id: String,
+    /// The opening of the store: its identity and the generation of its pool, added.
+    pub(crate) opening: u128,
+    /// The visible version when the name was noted.
+    pub(crate) first: u64,
+    /// The name stands for versions up to this one.
+    pub(crate) last: u64,
+}
+
+impl History {
+    pub(crate) fn encode_all(histories: &[History]) -> Vec<u8> {
+        let mut bytes = vec![HISTORIES_LAYOUT];
+        for History { id, opening, first, last } in histories {
+            bytes.extend_from_slice(&opening.to_le_bytes());
+            bytes.extend_from_slice(&first.to_le_bytes());
+            bytes.extend_from_slice(&last.to_le_bytes());
+            bytes.extend_from_slice(&(id.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(id.as_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn decode_all(mut bytes: &[u8]) -> Result<Vec<History>, Malformed> {
+        let bytes = &mut bytes;
+        if array(bytes)? != [HISTORIES_LAYOUT] {
+            return Err(Malformed);
+        }
+        let mut histories = Vec::new();
+        while !bytes.is_empty() {
+            let opening = u128::from_le_bytes(array(bytes)?);
+            let first = u64::from_le_bytes(array(bytes)?);
+            let last = u64::from_le_bytes(array(bytes)?);
+            histories.push(History { id: text(bytes)?, opening, first, last });
+        }
+        Ok(histories)
+    }
+}
+
+/// A text behind its size.
+fn text(bytes: &mut &[u8]) -> Result<String, Malformed> {
+    let size = u16::from_le_bytes(array(bytes)?) as usize;
+    let text = std::str::from_utf8(take(bytes, size)?).map_err(|_| Malformed)?;
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]
@@ -268,5 +315,16 @@ mod tests {
         assert_eq!(Place::decode(&bytes), Ok(place));
         assert!((0..bytes.len()).all(|end| Place::decode(&bytes[..end]).is_err()));
         assert_eq!(Place::decode(&Place::default().encode()), Ok(Place::default()));
+        let history = |id: &str, first| History {
+            id: id.to_owned(),
+            opening: 7 << 90,
+            first,
+            last: u64::MAX,
+        };
+        let histories = [history("a", 1), history(&"f".repeat(40), 300)];
+        let bytes = History::encode_all(&histories);
+        assert_eq!(History::decode_all(&bytes), Ok(histories.to_vec()));
+        assert_eq!(History::decode_all(&bytes[..36]), Ok(histories[..1].to_vec()));
+        assert!((37..bytes.len()).all(|end| History::decode_all(&bytes[..end]).is_err()));
     }
 }

@@ -1,6 +1,6 @@
 //! Versions of histories, and where a store goes on for a replica that holds one.
 //!
-//! Each store has versions of its own, and its *history* is named by the store's identity. A replica notes in the commit of
+//! Each store has versions of its own, and its *history* has a name in each run of a server (see `histories`). A replica notes in the commit of
 //! each change that it takes over which version of its primary's history it holds with it. So a version of a
 //! primary is also a version of each of its replicas: the one that first noted it. After a failover the other
 //! replicas of the old primary go on with the new one from there, as long as that version is retained.
@@ -11,14 +11,8 @@
 use tembo_kv::{Changes, Error, Keyspace, Snapshot, Store};
 
 use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
-
-/// A version of a history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// The history's name.
-    pub(crate) id: String,
-    pub(crate) version: u64,
-}
+use crate::replication::histories::Histories;
+use crate::replication::mark::Mark;
 
 /// Where a replica begins.
 pub(crate) struct Beginning {
@@ -36,9 +30,16 @@ const ATTEMPTS: usize = 16;
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) fn begin(store: &Store, id: &str, held: &[Mark]) -> Result<Beginning, Error> {
+pub(crate) fn begin(
+    store: &Store,
+    histories: &Histories,
+    held: &[Mark],
+) -> Result<Beginning, Error> {
     for mark in held {
-        let version = if mark.id == id { Some(mark.version) } else { own_version(store, mark)? };
+        let version = match histories.version(mark) {
+            Some(version) => version,
+            None => own_version(store, mark)?,
+        };
         // What is forgotten or was rolled back begins anew.
         if let Some(version) = version
             && let Ok(changes) = store.changes(version)

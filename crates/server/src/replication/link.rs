@@ -16,7 +16,7 @@ use rustix::net::SendFlags;
 use rustls::ClientConfig;
 
 use crate::replication::format::{FrameHeader, FrameKind, HEADER_SIZE};
-use crate::replication::history::Mark;
+use crate::replication::mark::Mark;
 use crate::tls;
 
 /// Messages that wait for the event loop.

@@ -191,6 +191,23 @@ fn so_does_a_promotion_after_a_restart() {
 }
 
 #[test]
+fn a_part_of_a_change_is_not_shown_after_a_start_with_another_primary() {
+    let store = Store::volatile(&Options::new()).unwrap();
+    with_loop_over(store.clone(), |event_loop, address| {
+        let (_client, _listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+    });
+    // No server listens there.
+    let replicaof = Some(("127.0.0.1".to_owned(), 1));
+    with_loop_of(store, Config { replicaof, ..Config::default() }, |event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        assert!(get(event_loop, &mut client, "a").starts_with("-LOADING"));
+        executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+    });
+}
+
+#[test]
 fn a_large_change_that_is_whole_needs_no_way_back() {
     with_loop(|event_loop, address| {
         let (mut client, listener, mut upstream) = follow(event_loop, address);

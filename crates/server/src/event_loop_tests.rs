@@ -43,7 +43,10 @@ fn with_loop(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
 }
 
 fn with_loop_over(store: Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
-    let config = Config::default();
+    with_loop_of(store, Config::default(), test);
+}
+
+fn with_loop_of(store: Store, config: Config, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
     let spaces = Spaces::open(&store, config.databases, false).unwrap();
     let inherited = Inherited::default();
     let anywhere = Config { port: 0, ..config.clone() };

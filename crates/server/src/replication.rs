@@ -134,23 +134,19 @@ impl Replication {
         // A window of versions that is there was there for replicas, perhaps.
         self.replicas_ms = Some(now_ms).filter(|_| store.retention() != Retention::Nothing);
         let text = asked.map_or_else(String::new, |(host, port)| format!("{host} {port}"));
+        if self.place.primary.is_some() {
+            let followed = self.start(data, self.place.clone(), now_ms)?;
+            self.install(data, followed, now_ms);
+        }
         if text != self.place.asked {
-            match asked {
-                Some((host, port)) => self.order = Some(Order::Follow(host.clone(), *port)),
-                None if self.place.primary.is_some() => {
-                    let followed = self.start(data, self.place.clone(), now_ms)?;
-                    self.install(data, followed, now_ms);
-                    self.order = Some(Order::Promote);
-                }
-                None => {}
-            }
+            self.order = match asked {
+                Some((host, port)) => Some(Order::Follow(host.clone(), *port)),
+                None => self.following.as_ref().map(|_| Order::Promote),
+            };
             self.place.asked = text;
             if self.order.is_none() {
                 self.note(store, &self.place)?;
             }
-        } else if self.place.primary.is_some() {
-            let followed = self.start(data, self.place.clone(), now_ms)?;
-            self.install(data, followed, now_ms);
         }
         self.settle(data, now_ms)?;
         Ok(wake)

@@ -75,7 +75,7 @@ pub(crate) fn dispatch(
     }
     let writes = command.has(WRITE | REPLICATED)
         || command.name == "exec"
-            && context.session.multi.as_ref().is_some_and(|multi| multi.writes);
+            && context.session.multi.as_ref().is_some_and(|multi| multi.is_held);
     let (pause, now_ms) = (context.shared.pause, context.shared.clock.steady_ms);
     if pause.holds(now_ms, writes)
         && (pause.holds(now_ms, false) || context.shared.scripts.may_write(args))
@@ -99,8 +99,8 @@ fn queue(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>) {
     let is_dirty = context.data.watches.is_dirty(context.session.id);
     let multi = context.session.multi.as_mut();
     let Some(multi) = multi.filter(|multi| !multi.failed && !is_dirty) else { return };
-    multi.writes |= command.has(WRITE | REPLICATED) && context.shared.scripts.may_write(args);
-    multi.needs_room |= command.has(DENY_OOM);
+    multi.is_held |= command.has(WRITE | REPLICATED) && context.shared.scripts.may_write(args);
+    multi.flags |= command.flags;
     let kept = Kept::new(args);
     multi.size += kept.size();
     multi.queue.push(kept);
@@ -129,22 +129,18 @@ fn make_room_first(context: &mut Context<'_, '_>, reply: &mut Reply) -> Result<(
 /// Why the client may not have the command executed or queued, if it may not.
 #[inline]
 fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8>> {
-    let writes_later = || {
-        command.name == "exec" && context.session.multi.as_ref().is_some_and(|multi| multi.writes)
-    };
     let access = context.data.access();
-    if access != Access::Open {
-        let writes = command.has(WRITE) || access == Access::Removed && writes_later();
-        if let Some(text) = access_refusal(access, command, writes) {
-            return Some(text.as_bytes().to_vec());
-        }
+    if access != Access::Open
+        && let Some(text) = access_refusal(access, executed_flags(context, command))
+    {
+        return Some(text.as_bytes().to_vec());
     }
     if context.shared.is_over_memory && needs_room(context, command) {
         return Some(OUT_OF_MEMORY.as_bytes().to_vec());
     }
     if context.shared.lacks_replicas()
         && access == Access::Open
-        && (command.has(WRITE) || writes_later())
+        && executed_flags(context, command) & WRITE != 0
     {
         return Some(NO_REPLICAS.as_bytes().to_vec());
     }
@@ -172,7 +168,7 @@ fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8
 fn needs_room(context: &Context<'_, '_>, command: &Command) -> bool {
     match (&context.session.multi, command.full_name) {
         (None, _) => command.has(DENY_OOM),
-        (Some(multi), "exec") => multi.needs_room,
+        (Some(multi), "exec") => multi.flags & DENY_OOM != 0,
         (Some(_), name) => !["discard", "quit", "reset"].contains(&name),
     }
 }
@@ -189,14 +185,22 @@ fn is_served_stale(context: &Context<'_, '_>, (command, number): Found) -> bool 
         && queue.is_none_or(|multi| multi.queue.iter().all(is_served))
 }
 
-/// Why clients may not execute the command, if they may not.
+/// The flags of the command, and of what it executes of a transaction: what clients may do can have changed since MULTI.
 #[cold]
-fn access_refusal(access: Access, command: &Command, writes: bool) -> Option<&'static str> {
+fn executed_flags(context: &Context<'_, '_>, command: &Command) -> u32 {
+    let multi = context.session.multi.as_ref().filter(|_| command.name == "exec");
+    command.flags | multi.map_or(0, |multi| multi.flags)
+}
+
+/// Why clients may not execute what has these flags, if they may not.
+#[cold]
+fn access_refusal(access: Access, flags: u32) -> Option<&'static str> {
+    let has = |flag: u32| flags & flag != 0;
     match access {
-        Access::ReadOnlyPool if writes || command.has(SAVE) => Some(READ_ONLY),
-        Access::Removed if writes || command.has(SAVE) => Some(REMOVED),
-        Access::Replica if writes => Some(READ_ONLY_REPLICA),
-        Access::Loading if command.has(READ | WRITE | SAVE) => Some(LOADING),
+        Access::ReadOnlyPool if has(WRITE | SAVE) => Some(READ_ONLY),
+        Access::Removed if has(WRITE | SAVE) => Some(REMOVED),
+        Access::Replica if has(WRITE) => Some(READ_ONLY_REPLICA),
+        Access::Loading if has(READ | WRITE | SAVE) => Some(LOADING),
         _ => None,
     }
 }

@@ -142,6 +142,28 @@ fn a_wait_goes_on_with_the_next_stream_and_ends_where_this_server_follows() {
 }
 
 #[test]
+fn a_transaction_that_was_queued_before_the_server_became_a_replica_writes_nothing() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut reader, mut other] = clients(event_loop, address);
+        executed(event_loop, &mut writer, "MULTI\r\nSET a 1\r\n", 2);
+        executed(event_loop, &mut reader, "MULTI\r\nGET a\r\nPUBLISH c x\r\n", 3);
+        executed(event_loop, &mut other, "REPLICAOF 127.0.0.1 1\r\n", 1);
+        writer.write_all(b"EXEC\r\nEXEC\r\nGET a\r\n").unwrap();
+        let text = replies(event_loop, &mut writer, 3);
+        let expected = "-EXECABORT Transaction discarded because of: READONLY You can't write against a read only \
+                        replica.\r\n-ERR EXEC without MULTI\r\n$-1\r\n";
+        assert_eq!(text, expected);
+        reader.write_all(b"EXEC\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut reader, 3), "*2\r\n$-1\r\n:0\r\n");
+        // Until it holds all of a version nothing is read either.
+        executed(event_loop, &mut reader, "MULTI\r\nGET a\r\n", 2);
+        event_loop.turns.data.set_access(Access::Loading);
+        reader.write_all(b"EXEC\r\n").unwrap();
+        assert!(replies(event_loop, &mut reader, 1).starts_with("-EXECABORT"));
+    });
+}
+
+#[test]
 fn keys_whose_eviction_has_failed_are_not_published_later() {
     with_loop(|event_loop, address| {
         let [mut client] = clients(event_loop, address);

@@ -19,10 +19,10 @@ pub(crate) struct Multi {
     pub(crate) queue: Vec<Kept>,
     /// Bytes of memory that they take.
     pub(crate) size: usize,
-    /// One of them writes, or is held by CLIENT PAUSE WRITE as one that does.
-    pub(crate) writes: bool,
-    /// One of them needs room.
-    pub(crate) needs_room: bool,
+    /// The flags that one of them has, or several: EXEC is refused as they would be.
+    pub(crate) flags: u32,
+    /// CLIENT PAUSE WRITE holds one of them.
+    pub(crate) is_held: bool,
     /// A command could not be queued, so that EXEC will refuse.
     pub(crate) failed: bool,
 }

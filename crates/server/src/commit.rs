@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::latency::Stage;
 use crate::observed::Event;
 use crate::shared::Shared;
+use crate::waiting::WaitEnd;
 
 /// Times that some keys are expired in a turn, whatever time is left.
 const EXPIRIES_MAX: usize = 32;
@@ -117,7 +118,7 @@ pub(crate) fn commit(
     shared.replication.settle(data, shared.clock.steady_ms)?;
     if shared.replication.following().is_some() {
         let waits = shared.replication.end_waits();
-        shared.released.extend(waits.into_iter().map(|token| (token, false)));
+        shared.released.extend(waits.into_iter().map(|token| (token, WaitEnd::Due)));
     }
     if shared.propagation.is_on && shared.replication.following().is_some() {
         // What has been executed before belongs to what those have that follow; what the primary sends does not.

@@ -205,7 +205,13 @@ fn access_refusal(access: Access, flags: u32) -> Option<&'static str> {
     }
 }
 
-/// Why a command that was put off may not store what it has found: what the client was allowed when it began it may not be now.
+/// Whether a command that was put off, or has waited, goes on.
+#[inline]
+fn is_again(context: &Context<'_, '_>) -> bool {
+    context.session.again.is_some() || context.session.served.is_some()
+}
+
+/// Why a command that was put off or has waited may not go on: what the client was allowed when it began it may not be now.
 #[cold]
 fn refused_again(context: &mut Context<'_, '_>, found: Found, args: Args<'_>) -> Option<Vec<u8>> {
     if !context.session.unrestricted
@@ -227,7 +233,7 @@ pub(crate) fn execute_queued(
 ) -> Result<(), Error> {
     match find(context.table, args) {
         Ok(found) => {
-            if context.session.again.is_some()
+            if is_again(context)
                 && let Some(text) = refused_again(context, found, args)
             {
                 context.shared.observed.times.reject(found.1);

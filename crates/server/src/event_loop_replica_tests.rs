@@ -164,6 +164,47 @@ fn a_transaction_that_was_queued_before_the_server_became_a_replica_writes_nothi
 }
 
 #[test]
+fn waits_for_keys_end_when_the_server_becomes_a_replica() {
+    with_loop(|event_loop, address| {
+        let [mut popper, mut reader, mut late, mut other] = clients(event_loop, address);
+        for (client, request) in [
+            (&mut popper, "BLPOP a 0\r\nSET b 1\r\n"),
+            (&mut reader, "XREAD BLOCK 0 STREAMS s 0\r\n"),
+        ] {
+            client.write_all(request.as_bytes()).unwrap();
+            arrived(event_loop, request.len());
+            event_loop.step().unwrap();
+        }
+        assert_eq!(event_loop.turns.data.waiting.count(), 2);
+        executed(event_loop, &mut other, "REPLICAOF 127.0.0.1 1\r\n", 1);
+        assert_eq!(event_loop.turns.data.waiting.count(), 0);
+        for client in [&mut popper, &mut reader] {
+            let text = last_words(client);
+            assert!(text.starts_with("-UNBLOCKED force unblock") && text.lines().count() == 1);
+        }
+        // A replica's clients may wait for what the primary sends.
+        late.write_all(b"XREAD BLOCK 0 STREAMS s 0\r\n").unwrap();
+        arrived(event_loop, 27);
+        (0..3).for_each(|_| event_loop.step().unwrap());
+        assert_eq!(event_loop.turns.data.waiting.count(), 1);
+    });
+}
+
+#[test]
+fn a_command_that_has_waited_is_refused_as_any_other() {
+    with_loop(|event_loop, address| {
+        let [mut popper, mut other] = clients(event_loop, address);
+        popper.write_all(b"BLPOP a 0\r\n").unwrap();
+        arrived(event_loop, 11);
+        event_loop.step().unwrap();
+        other.write_all(b"MULTI\r\nREPLICAOF 127.0.0.1 1\r\nRPUSH a 1\r\nEXEC\r\n").unwrap();
+        arrived(event_loop, 47);
+        assert!(replies(event_loop, &mut other, 6).ends_with("*2\r\n+OK\r\n:1\r\n"));
+        assert!(replies(event_loop, &mut popper, 1).starts_with("-READONLY"));
+    });
+}
+
+#[test]
 fn keys_whose_eviction_has_failed_are_not_published_later() {
     with_loop(|event_loop, address| {
         let [mut client] = clients(event_loop, address);

@@ -78,6 +78,9 @@ pub(crate) const REMOVED: &str = "MISCONF a file of the pool was removed: what i
 pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// The server is a replica.
 pub(crate) const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
+/// A command waited when the server became a replica.
+pub(crate) const DEMOTED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 /// The server is a replica, its primary is out of reach, and it is not to show what may be old.
 pub(crate) const OUT_OF_REACH: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";

@@ -28,6 +28,7 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::token::Token;
 use crate::tracking::Tracking;
+use crate::waiting::WaitEnd;
 
 /// What all commands share beside the data.
 pub(crate) struct Shared {
@@ -103,8 +104,8 @@ pub(crate) struct Shared {
     pub(crate) save_wanted: bool,
     /// Clients that CLIENT KILL has ended in this turn.
     pub(crate) killed: Vec<Token>,
-    /// Clients whose wait CLIENT UNBLOCK has ended; whether with an error.
-    pub(crate) released: Vec<(Token, bool)>,
+    /// Clients whose wait a command has ended, or what replicas have acknowledged.
+    pub(crate) released: Vec<(Token, WaitEnd)>,
     /// SHUTDOWN was asked for.
     pub(crate) shutdown: bool,
     random: u64,

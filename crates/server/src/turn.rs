@@ -1,6 +1,7 @@
 //! A turn: all pending commands of all clients, one commit, one sync, then all replies.
 
 mod put_off;
+mod waits;
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -8,14 +9,14 @@ use std::time::Instant;
 
 use tembo_kv::Error as StoreError;
 
-use crate::args::{Args, Kept};
+use crate::args::Kept;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
 use crate::commit::{abandon, commit, lose_effects};
 use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
-use crate::dispatch::{dispatch, execute_queued};
+use crate::dispatch::dispatch;
 use crate::error::Error;
 use crate::evict::make_room;
 use crate::face::Face;
@@ -24,7 +25,7 @@ use crate::invalidate::{Changed, forget_keys, invalidate};
 use crate::latency::Stage;
 use crate::memcached::{self, Step};
 use crate::metrics;
-use crate::notify::{expire_key, notify_evicted, notify_expired};
+use crate::notify::{notify_evicted, notify_expired};
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
 use crate::prefetch::prefetch;
@@ -32,7 +33,6 @@ use crate::reply::Reply;
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::token::Token;
-use crate::waiting::Wait;
 
 /// Commands executed in one turn; EXEC is one.
 pub(crate) const COMMANDS_MAX: u64 = 10_000;
@@ -158,6 +158,7 @@ impl<'s> Turns<'s> {
             written: self.data.written().bytes + WRITTEN_MAX,
             replied: REPLIED_MAX,
         };
+        let was_primary = self.shared.replication.following().is_none();
         let mut failure = self.remove_unasked().err();
         if self.ends_pause() {
             self.end_pause();
@@ -200,6 +201,26 @@ impl<'s> Turns<'s> {
             self.shared.latency.record(Stage::Execute, executed.duration_since(began));
             self.shared.latency.record(Stage::Lock, self.data.take_waited());
         }
+        let committed = self.settle(failure, executed);
+        if was_primary && self.shared.replication.following().is_some() {
+            self.end_waits_of_primary();
+        }
+        self.shared.stats.turns += u64::from(pending > 0);
+        self.shared.stats.changes += self.data.written().changes - changes;
+        let replied = self.reply(committed);
+        self.evict_clients();
+        if pending > 0 {
+            self.shared.latency.record(Stage::Turn, began.elapsed());
+        }
+        replied
+    }
+
+    /// Commits what the commands have written, which was `executed` then, or gives it up.
+    fn settle(
+        &mut self,
+        failure: Option<StoreError>,
+        executed: Instant,
+    ) -> Result<(), StoreError> {
         let committed = match failure {
             Some(error) => Err(abandon(&mut self.data, &mut self.shared, error)),
             None => {
@@ -212,14 +233,7 @@ impl<'s> Turns<'s> {
             lose_effects(&mut self.shared);
             self.shared.replication.withdraw(&mut self.data);
         }
-        self.shared.stats.turns += u64::from(pending > 0);
-        self.shared.stats.changes += self.data.written().changes - changes;
-        let replied = self.reply(committed);
-        self.evict_clients();
-        if pending > 0 {
-            self.shared.latency.record(Stage::Turn, began.elapsed());
-        }
-        replied
+        committed
     }
 
     /// Publishes what has expired, and goes on with what is to be evicted.
@@ -455,149 +469,6 @@ impl<'s> Turns<'s> {
         connection.begin_turn();
         let done = self.dispatch_one(connection, Some(&kept));
         done.and_then(|()| self.serve_waiting())
-    }
-
-    /// Executes the commands that have waited for what the last command has made, and ends the waits that it has ended.
-    #[inline]
-    fn serve_waiting(&mut self) -> Result<(), StoreError> {
-        if self.data.waiting.has_ready() || !self.shared.released.is_empty() {
-            return self.serve_all();
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn serve_all(&mut self) -> Result<(), StoreError> {
-        for (token, with_error) in std::mem::take(&mut self.shared.released) {
-            self.end_wait(token, with_error);
-        }
-        while let Some((db, key, tokens)) = self.data.waiting.next_ready() {
-            for token in tokens {
-                let Some(mut connection) = self.clients.take(token) else { continue };
-                let served = self.serve_one(token, &mut connection, (db, &key));
-                self.clients.give_back(token, connection);
-                served?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Executes the command that a client has waited with, if the key is of the right kind.
-    fn serve_one(
-        &mut self,
-        token: Token,
-        connection: &mut Connection,
-        (db, key): (usize, &[u8]),
-    ) -> Result<(), StoreError> {
-        let found = self.data.kind(db, key)?;
-        if found.is_none() {
-            // What follows would see it otherwise, as long as nothing removes it.
-            expire_key(&mut self.data, &mut self.shared, &mut self.clients, (db, key));
-        }
-        let wants = |wait: &Wait| wait.needs_key || found == Some(wait.kind);
-        let Some(wait) = connection.session.waits_for.take_if(|wait| wants(wait)) else {
-            return Ok(());
-        };
-        connection.begin_turn();
-        if found != Some(wait.kind) {
-            connection.reply.error(b"UNBLOCKED the stream key no longer exists");
-            self.data.waiting.remove(token, &wait);
-            self.resume(token, connection);
-            return Ok(());
-        }
-        self.shared.observed.begin();
-        connection.session.served = Some(key.to_vec());
-        let done = self.execute_kept(connection, wait.command.args());
-        connection.session.served = None;
-        if connection.session.waits_for.is_some() {
-            connection.session.waits_for = Some(wait);
-            return done;
-        }
-        self.data.waiting.remove(token, &wait);
-        self.resume(token, connection);
-        done
-    }
-
-    /// Executes a command that was kept, of a client that waits for its reply.
-    fn execute_kept(
-        &mut self,
-        connection: &mut Connection,
-        args: Args<'_>,
-    ) -> Result<(), StoreError> {
-        let Connection { session, reply, .. } = connection;
-        let mark = reply.mark();
-        let mut context = Context {
-            data: &mut self.data,
-            session,
-            clients: &mut self.clients,
-            shared: &mut self.shared,
-            table: &self.table,
-            shutdown: self.shutdown,
-        };
-        let done = execute_queued(&mut context, args, reply);
-        self.shared.pubsub.deliver_own(session, reply, mark);
-        if self.shared.tracking.is_on() {
-            invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
-        }
-        done
-    }
-
-    /// The client was replied to, and its next commands can be executed.
-    fn resume(&mut self, token: Token, connection: &mut Connection) {
-        count_reply(connection);
-        connection.stopped = connection.has_more();
-        self.served.push(token);
-    }
-
-    /// Replies to the clients whose time to wait is over.
-    fn end_due_waits(&mut self) {
-        for token in self.data.waiting.due(self.shared.clock.steady_ms) {
-            self.end_wait(token, false);
-        }
-    }
-
-    /// Ends a client's wait.
-    fn end_wait(&mut self, token: Token, with_error: bool) {
-        let Some(mut connection) = self.clients.take(token) else { return };
-        if let Some(wait) = connection.session.waits_for.take() {
-            self.data.waiting.remove(token, &wait);
-            self.end_delay(&mut connection);
-            connection.begin_turn();
-            self.shared.replication.end_wait(token);
-            if wait.keys.is_empty() && !with_error {
-                self.end_wait_for_replicas(&mut connection, &wait);
-            } else if with_error {
-                connection.reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK");
-            } else {
-                connection.reply.null_array();
-            }
-            self.resume(token, &mut connection);
-        }
-        self.clients.give_back(token, connection);
-    }
-
-    /// The client's AUTH is delayed no longer.
-    fn end_delay(&mut self, connection: &mut Connection) {
-        if std::mem::take(&mut connection.session.is_delayed) {
-            self.shared.acl.guesses.release(connection.session.ip);
-        }
-    }
-
-    /// Executes again what has waited for no key: WAIT replies how far replicas have come, AUTH was delayed.
-    fn end_wait_for_replicas(&mut self, connection: &mut Connection, wait: &Wait) {
-        connection.session.served = Some(Vec::new());
-        let Connection { session, reply, .. } = connection;
-        let mut context = Context {
-            data: &mut self.data,
-            session,
-            clients: &mut self.clients,
-            shared: &mut self.shared,
-            table: &self.table,
-            shutdown: self.shutdown,
-        };
-        // The command only counts, and writes nothing.
-        let _ = execute_queued(&mut context, wait.command.args(), reply);
-        connection.session.served = None;
     }
 
     /// Sends the replies of the turn, or errors in their place.

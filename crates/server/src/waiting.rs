@@ -26,6 +26,17 @@ pub(crate) struct Wait {
     pub(crate) needs_key: bool,
 }
 
+/// Why a wait ends without what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitEnd {
+    /// Its time is over, or WAIT can count what it has waited for.
+    Due,
+    /// CLIENT UNBLOCK wants an error.
+    Unblocked,
+    /// The server has become a replica.
+    Demoted,
+}
+
 /// Bytes of memory that keep a key that is waited for, beside its own.
 const KEY_SIZE: usize = 160;
 

@@ -10,6 +10,7 @@ use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
 use crate::token::Token;
+use crate::waiting::WaitEnd;
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[Command::container("client", 0, SUBCOMMANDS)];
@@ -214,10 +215,10 @@ impl<'a> Filter<'a> {
 }
 
 fn unblock(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
-    let with_error = match args.count() {
-        3 => false,
-        4 if args.is(3, "TIMEOUT") => false,
-        4 if args.is(3, "ERROR") => true,
+    let end = match args.count() {
+        3 => WaitEnd::Due,
+        4 if args.is(3, "TIMEOUT") => WaitEnd::Due,
+        4 if args.is(3, "ERROR") => WaitEnd::Unblocked,
         4 => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
         _ => {
             let name = String::from_utf8_lossy(args.at(1));
@@ -232,7 +233,7 @@ fn unblock(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         connection.session.id as i64 == id && connection.session.waits_for.is_some()
     };
     let found = context.clients.iter_mut().find(waits).map(|(token, _)| token);
-    context.shared.released.extend(found.map(|token| (token, with_error)));
+    context.shared.released.extend(found.map(|token| (token, end)));
     reply.flag(found.is_some());
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::goal::Goal;
 use crate::number::parse_integer;
 use crate::replication::{Follower, Mark, Stage};
 use crate::reply::Reply;
-use crate::waiting::Wait;
+use crate::waiting::{Wait, WaitEnd};
 
 /// The family.
 pub(super) const COMMANDS: &[Command] = &[
@@ -104,7 +104,7 @@ fn replconf(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
                 let (token, now_ms) = (context.session.token, context.shared.clock.steady_ms);
                 let replication = &mut context.shared.replication;
                 let met = replication.acknowledge(token, (reached, durable), now_ms);
-                context.shared.released.extend(met.into_iter().map(|token| (token, false)));
+                context.shared.released.extend(met.into_iter().map(|token| (token, WaitEnd::Due)));
             }
             // It is never replied to.
             return Ok(());

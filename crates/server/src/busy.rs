@@ -32,13 +32,13 @@ const ALLOWED: [&str; 12] = [
     "watch",
 ];
 
-/// Has a script begin with nothing of the turn that is still to be committed, so that the replies of others need not wait for
+/// Has a script begin with nothing of the turn that is still to be committed or synced, so that the replies of others need not wait for
 /// its end. Their replies are sent when it takes long, or else at the end of the turn.
 ///
 /// # Errors
 /// Nothing of the turn is committed.
 pub(crate) fn commit_earlier(context: &mut Context<'_, '_>) -> Result<(), Error> {
-    if context.shared.door.is_none() || !context.data.has_written() {
+    if context.shared.door.is_none() || !context.data.is_unsynced() {
         return Ok(());
     }
     commit(context.data, context.shared, Instant::now())?;
@@ -51,10 +51,10 @@ pub(crate) fn commit_earlier(context: &mut Context<'_, '_>) -> Result<(), Error>
 /// Sends the replies to what other clients have sent before in the turn. Those with a message in them wait for the commit if
 /// the turn has written, as the message can report it.
 pub(crate) fn reply_to_earlier(context: &mut Context<'_, '_>) {
-    let has_written = context.data.has_written();
+    let is_unsynced = context.data.is_unsynced();
     let now_ms = context.shared.clock.steady_ms;
     for (token, connection) in context.clients.iter_mut() {
-        if !(has_written && connection.has_message) && connection.reply.waiting() > 0 {
+        if !(is_unsynced && connection.has_message) && connection.reply.waiting() > 0 {
             connection.end_turn();
             send(&mut context.shared.killed, (token, connection), now_ms);
         }

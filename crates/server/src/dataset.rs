@@ -344,6 +344,11 @@ impl<'s> Dataset<'s> {
         self.waits() || self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean())
     }
 
+    /// Whether a reply of the turn could show what is not durable.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.has_written() || self.store.durable() != self.store.visible()
+    }
+
     /// Ends the transaction and makes what it wrote visible, not yet durable.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         self.assembled = Vec::new();

@@ -13,6 +13,8 @@ use crate::latency::Stage;
 use crate::listener::Inherited;
 use rustix::net::RecvFlags;
 
+#[path = "event_loop_disk_tests.rs"]
+mod disks;
 #[path = "event_loop_expiry_tests.rs"]
 mod expiries;
 #[path = "event_loop_follow_tests.rs"]

@@ -108,7 +108,7 @@ pub(super) fn run(
     if !call.was_short.get() && !context.session.executing {
         commit_earlier(context).map_err(Failure::Turn)?;
     }
-    let replies_wait = context.data.has_written();
+    let replies_wait = context.data.is_unsynced();
     let words: Vec<&[u8]> = args.from(3).collect();
     let (keys, rest) = words.split_at(keys.min(words.len()));
     context.shared.scripts.running = Some(running(call));
@@ -185,7 +185,7 @@ struct Caller<'c, 'a, 's> {
     allows_oom: bool,
     /// Others have been served while the script runs.
     is_busy: bool,
-    /// The turn had written before the script began: earlier replies wait for the commit.
+    /// The turn had written before the script began, and that is not durable: earlier replies wait for the commit.
     replies_wait: bool,
     /// The turn cannot be committed.
     failed: Option<StoreError>,

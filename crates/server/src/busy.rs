@@ -144,6 +144,7 @@ fn serve_one(
             Ok(Parsed::Command) => {
                 let Connection { session, reply, parser, input, start, .. } = &mut *connection;
                 let args = parser.args(&input[*start..]);
+                let mark = reply.mark();
                 let mut other = Context {
                     data: &mut *context.data,
                     session,
@@ -160,6 +161,7 @@ fn serve_one(
                 } else {
                     dispatch(&mut other, args, reply)
                 };
+                context.shared.pubsub.deliver_own(&connection.session, &mut connection.reply, mark);
                 connection.finish_command();
                 done?;
             }

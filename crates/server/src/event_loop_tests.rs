@@ -21,6 +21,8 @@ mod expiries;
 mod following;
 #[path = "event_loop_join_tests.rs"]
 mod joins;
+#[path = "event_loop_message_tests.rs"]
+mod messages;
 #[path = "event_loop_prefetch_tests.rs"]
 mod prefetching;
 #[path = "event_loop_put_off_tests.rs"]

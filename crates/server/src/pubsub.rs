@@ -22,8 +22,8 @@ pub(crate) struct PubSub {
     patterns: Topics,
     shards: Topics,
     monitors: BTreeSet<Token>,
-    /// Messages for the client whose command is executed: its replies are not at hand meanwhile.
-    own: Vec<Message>,
+    /// Messages for clients whose command is executed: their replies are not at hand meanwhile.
+    own: Vec<(Token, Message)>,
     /// Clients whose replies got the turn's first message.
     touched: Vec<Token>,
     /// Bytes of messages since they were last asked for.
@@ -66,7 +66,8 @@ impl PubSub {
         if session.replies == Replies::On {
             confirm(reply, kind, name, count);
         } else {
-            self.own.push(Message::confirmation(kind, name, count));
+            let message = Message::confirmation(kind, name, count);
+            self.own.push((session.token, message));
         }
     }
 
@@ -156,7 +157,7 @@ impl PubSub {
     fn send(&mut self, clients: &mut Clients, message: &Message, to: &[Token]) -> usize {
         for &token in to {
             let Some(connection) = clients.get_mut(token) else {
-                self.own.push(message.clone());
+                self.own.push((token, message.clone()));
                 continue;
             };
             if connection.turn.is_none() {
@@ -179,7 +180,7 @@ impl PubSub {
             return;
         }
         let mut bytes = Vec::new();
-        for message in self.own.drain(..) {
+        for (_, message) in self.own.extract_if(.., |(token, _)| *token == session.token) {
             bytes.extend_from_slice(message.bytes(session.resp3));
         }
         self.bytes += bytes.len();

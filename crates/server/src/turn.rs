@@ -55,6 +55,15 @@ struct Budget {
     replied: usize,
 }
 
+/// Why the execution of a client's commands has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Executed {
+    /// There are no more, or they are executed later.
+    All,
+    /// What others wait for has been made. Then the next ones are executed.
+    Awaited,
+}
+
 /// The clients, and what their commands work on.
 pub(crate) struct Turns<'s> {
     /// Where the system says which sockets are ready.
@@ -173,28 +182,21 @@ impl<'s> Turns<'s> {
             failure = Some(error);
         }
         while let Some(token) = self.next_connection(&mut left) {
-            let Some(mut connection) = self.clients.take(token) else { continue };
+            let Some(connection) = self.clients.get_mut(token) else { continue };
             if budget.is_spent(self.data.written().bytes) || failure.is_some() {
                 left = 0;
                 self.queue.push_back(token);
-                self.clients.give_back(token, connection);
                 continue;
             }
             connection.queued = false;
-            let has_waited = connection.session.waits_for.is_some();
-            if let Err(error) = self.execute(&mut connection, &mut budget) {
-                // No input announces what stands behind the command.
-                connection.stopped = connection.has_more();
+            if let Err(error) = self.execute_all(token, &mut budget) {
+                if let Some(connection) = self.clients.get_mut(token) {
+                    // No input announces what stands behind the command.
+                    connection.stopped = connection.has_more();
+                }
+                self.served.push(token);
                 failure = Some(error);
             }
-            self.count_client(&mut connection);
-            if let Some(wait) = connection.session.waits_for.as_deref().filter(|_| !has_waited) {
-                self.data.waiting.add(token, wait);
-            }
-            if connection.turn.is_some() || connection.session.closing || connection.stopped {
-                self.served.push(token);
-            }
-            self.clients.give_back(token, connection);
         }
         let executed = Instant::now();
         if pending > 0 {
@@ -216,11 +218,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Commits what the commands have written, which was `executed` then, or gives it up.
-    fn settle(
-        &mut self,
-        failure: Option<StoreError>,
-        executed: Instant,
-    ) -> Result<(), StoreError> {
+    fn settle(&mut self, failure: Option<StoreError>, executed: Instant) -> Result<(), StoreError> {
         let committed = match failure {
             Some(error) => Err(abandon(&mut self.data, &mut self.shared, error)),
             None => {
@@ -304,41 +302,76 @@ impl<'s> Turns<'s> {
         }
     }
 
-    /// Executes a client's pending commands. An error makes the turn fail.
+    /// Executes a client's pending commands, and those of others that have waited for what they make. An error makes the turn
+    /// fail.
+    fn execute_all(&mut self, token: Token, budget: &mut Budget) -> Result<(), StoreError> {
+        loop {
+            let Some(mut connection) = self.clients.take(token) else { return Ok(()) };
+            let has_waited = connection.session.waits_for.is_some();
+            let executed = self.execute(&mut connection, budget);
+            self.count_client(&mut connection);
+            if let Some(wait) = connection.session.waits_for.as_deref().filter(|_| !has_waited) {
+                self.data.waiting.add(token, wait);
+            }
+            if connection.turn.is_some() || connection.session.closing || connection.stopped {
+                self.served.push(token);
+            }
+            self.clients.give_back(token, connection);
+            match executed {
+                Ok(Executed::All) => return Ok(()),
+                // The client is there meanwhile, as it can be sent messages of what the others do.
+                Ok(Executed::Awaited) => self.serve_waiting()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Executes a client's pending commands, up to one that makes what others wait for.
     fn execute(
         &mut self,
         connection: &mut Connection,
         budget: &mut Budget,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Executed, StoreError> {
         connection.stopped = false;
         match connection.face {
             Face::Redis => {}
-            Face::Items(_) => return self.execute_items(connection, budget),
-            Face::Metrics => return self.execute_request(connection, budget),
+            Face::Items(_) => {
+                return self.execute_items(connection, budget).map(|()| Executed::All);
+            }
+            Face::Metrics => {
+                self.execute_request(connection, budget);
+                return Ok(Executed::All);
+            }
         }
         self.shared.observed.begin();
         if connection.session.postponed.is_some() {
             if self.shared.pause.is_on(self.shared.clock.steady_ms) {
-                return Ok(());
+                return Ok(Executed::All);
             }
             self.execute_postponed(connection)?;
+            if self.is_awaited() {
+                return Ok(Executed::Awaited);
+            }
         }
         loop {
             let session = &connection.session;
             if session.closing || session.has_to_wait() || connection.reply.is_overflown() {
-                return Ok(());
+                return Ok(Executed::All);
             }
             let paused = connection.reply.waiting() > OUTPUT_PAUSE;
             if paused || budget.is_spent(self.data.written().bytes) {
                 connection.stopped = connection.has_more();
-                return Ok(());
+                return Ok(Executed::All);
             }
             if connection.session.put_off.is_some() {
-                if self.go_on(connection)? {
-                    continue;
+                if !self.go_on(connection)? {
+                    connection.stopped = true;
+                    return Ok(Executed::All);
                 }
-                connection.stopped = true;
-                return Ok(());
+                if self.is_awaited() {
+                    return Ok(Executed::Awaited);
+                }
+                continue;
             }
             let limits = Limits {
                 bulk_size_max: self.shared.settings.bulk_size_max,
@@ -357,32 +390,30 @@ impl<'s> Turns<'s> {
                     let grown = grown + self.shared.pubsub.take_bytes();
                     budget.replied = budget.replied.saturating_sub(grown);
                     connection.finish_command();
-                    executed.and_then(|()| self.serve_waiting())?;
+                    executed?;
+                    if self.is_awaited() {
+                        return Ok(Executed::Awaited);
+                    }
                 }
                 Ok(Parsed::Nothing) => connection.finish_command(),
-                Ok(Parsed::Incomplete | Parsed::Long) => return Ok(()),
+                Ok(Parsed::Incomplete | Parsed::Long) => return Ok(Executed::All),
                 Err(error) => {
                     connection.begin_turn();
                     let text = format!("ERR Protocol error: {}", error.0);
                     connection.reply.error(text.as_bytes());
                     count_reply(connection);
                     connection.session.closing = true;
-                    return Ok(());
+                    return Ok(Executed::All);
                 }
             }
         }
     }
 
     /// Answers a request for metrics.
-    fn execute_request(
-        &mut self,
-        connection: &mut Connection,
-        budget: &mut Budget,
-    ) -> Result<(), StoreError> {
+    fn execute_request(&mut self, connection: &mut Connection, budget: &mut Budget) {
         budget.commands -= 1;
         let sources = (&mut self.data, &self.shared, &self.clients, &self.table);
         metrics::answer(connection, sources);
-        Ok(())
     }
 
     /// Executes the pending commands of a client that speaks one of memcached's protocols.
@@ -467,8 +498,7 @@ impl<'s> Turns<'s> {
     fn execute_postponed(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
         let Some(kept) = connection.session.postponed.take() else { return Ok(()) };
         connection.begin_turn();
-        let done = self.dispatch_one(connection, Some(&kept));
-        done.and_then(|()| self.serve_waiting())
+        self.dispatch_one(connection, Some(&kept))
     }
 
     /// Sends the replies of the turn, or errors in their place.

@@ -86,7 +86,7 @@ impl Turns<'_> {
             return done.map(|()| false);
         }
         count_reply(connection);
-        done.and_then(|()| self.serve_waiting()).map(|()| true)
+        done.map(|()| true)
     }
 
     /// What a command that was put off has read is watched no more. Whether it has changed.

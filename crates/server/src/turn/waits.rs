@@ -14,21 +14,22 @@ use crate::token::Token;
 use crate::waiting::{Wait, WaitEnd};
 
 impl Turns<'_> {
-    /// Executes the commands that have waited for what the last command has made, and ends the waits that it has ended.
+    /// Whether the last command has made what others wait for, or has ended a wait.
     #[inline]
-    pub(super) fn serve_waiting(&mut self) -> Result<(), StoreError> {
-        if self.data.waiting.has_ready() || !self.shared.released.is_empty() {
-            return self.serve_all();
-        }
-        Ok(())
+    pub(super) fn is_awaited(&self) -> bool {
+        self.data.waiting.has_ready() || !self.shared.released.is_empty()
     }
 
-    #[cold]
-    fn serve_all(&mut self) -> Result<(), StoreError> {
+    /// Executes the commands that have waited for what the last command has made, and ends the waits that it has ended.
+    pub(super) fn serve_waiting(&mut self) -> Result<(), StoreError> {
         for (token, end) in std::mem::take(&mut self.shared.released) {
             self.end_wait(token, end);
         }
         while let Some((db, key, tokens)) = self.data.waiting.next_ready() {
+            if self.data.kind(db, &key)?.is_none() {
+                // What follows would see it otherwise, as long as nothing removes it.
+                expire_key(&mut self.data, &mut self.shared, &mut self.clients, (db, &key));
+            }
             for token in tokens {
                 let Some(mut connection) = self.clients.take(token) else { continue };
                 let served = self.serve_one(token, &mut connection, (db, &key));
@@ -47,10 +48,6 @@ impl Turns<'_> {
         (db, key): (usize, &[u8]),
     ) -> Result<(), StoreError> {
         let found = self.data.kind(db, key)?;
-        if found.is_none() {
-            // What follows would see it otherwise, as long as nothing removes it.
-            expire_key(&mut self.data, &mut self.shared, &mut self.clients, (db, key));
-        }
         let wants = |wait: &Wait| wait.needs_key || found == Some(wait.kind);
         let Some(wait) = connection.session.waits_for.take_if(|wait| wants(wait)) else {
             return Ok(());
@@ -159,17 +156,8 @@ impl Turns<'_> {
     /// Executes again what has waited for no key: WAIT replies how far replicas have come, AUTH was delayed.
     fn end_wait_for_replicas(&mut self, connection: &mut Connection, wait: &Wait) {
         connection.session.served = Some(Vec::new());
-        let Connection { session, reply, .. } = connection;
-        let mut context = Context {
-            data: &mut self.data,
-            session,
-            clients: &mut self.clients,
-            shared: &mut self.shared,
-            table: &self.table,
-            shutdown: self.shutdown,
-        };
         // The command only counts, and writes nothing.
-        let _ = execute_queued(&mut context, wait.command.args(), reply);
+        let _ = self.execute_kept(connection, wait.command.args());
         connection.session.served = None;
     }
 }

@@ -1,0 +1,53 @@
+//! Turns stepped by hand: messages for clients whose command is executed.
+
+use super::*;
+
+/// Has a client send a request, and what it is sent until so many line ends are there.
+fn answer(
+    event_loop: &mut EventLoop<'_>,
+    client: &mut TcpStream,
+    request: &str,
+    ends: usize,
+) -> String {
+    client.write_all(request.as_bytes()).unwrap();
+    replies(event_loop, client, ends)
+}
+
+/// It went to the client that had waited.
+#[test]
+fn a_message_of_what_a_waiting_client_does_reaches_the_one_that_it_waited_for() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut popper] = clients(event_loop, address);
+        executed(event_loop, &mut writer, "CONFIG SET notify-keyspace-events El\r\n", 1);
+        writer.write_all(b"HELLO 3\r\nSUBSCRIBE __keyevent@0__:lpop\r\nPING\r\n").unwrap();
+        let text = answer(event_loop, &mut writer, "ECHO begun\r\n", 1);
+        assert!(text.starts_with('%'), "{text}");
+        while !replies(event_loop, &mut writer, 1).contains("begun") {}
+        popper.write_all(b"BLPOP a 0\r\n").unwrap();
+        arrived(event_loop, 11);
+        event_loop.step().unwrap();
+        let text = answer(event_loop, &mut writer, "RPUSH a 1\r\n", 8);
+        let message = ">3\r\n$7\r\nmessage\r\n$19\r\n__keyevent@0__:lpop\r\n$1\r\na\r\n";
+        assert_eq!(text, format!(":1\r\n{message}"));
+        assert_eq!(
+            answer(event_loop, &mut popper, "PING\r\n", 6),
+            "*2\r\n$1\r\na\r\n$1\r\n1\r\n+PONG\r\n"
+        );
+    });
+}
+
+/// It was lost.
+#[test]
+fn a_client_that_tracks_learns_that_the_key_it_has_made_was_taken() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut popper] = clients(event_loop, address);
+        writer.write_all(b"HELLO 3\r\nCLIENT TRACKING ON BCAST NOLOOP\r\nECHO begun\r\n").unwrap();
+        while !replies(event_loop, &mut writer, 1).contains("begun") {}
+        popper.write_all(b"BLPOP a 0\r\n").unwrap();
+        arrived(event_loop, 11);
+        event_loop.step().unwrap();
+        let text = answer(event_loop, &mut writer, "RPUSH a 1\r\n", 7);
+        assert_eq!(text, ":1\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n");
+        replies(event_loop, &mut popper, 5);
+    });
+}

@@ -51,3 +51,22 @@ fn a_client_that_tracks_learns_that_the_key_it_has_made_was_taken() {
         replies(event_loop, &mut popper, 5);
     });
 }
+
+#[test]
+fn a_monitor_sees_its_own_commands_before_their_replies() {
+    with_loop(|event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        executed(event_loop, &mut client, "RPUSH a 1 2\r\n", 1);
+        executed(event_loop, &mut client, "MONITOR\r\n", 1);
+        for (request, reply) in [
+            ("KEYS *\r\n", "*1\r\n$1\r\na\r\n"),
+            ("LRANGE a 0 -1\r\n", "*2\r\n$1\r\n1\r\n$1\r\n2\r\n"),
+        ] {
+            let ends = 1 + reply.matches("\r\n").count();
+            let text = answer(event_loop, &mut client, request, ends);
+            let (shown, rest) = text.split_once("\r\n").unwrap();
+            assert!(shown.starts_with('+') && shown.ends_with('"'), "{text:?}");
+            assert_eq!(rest, reply);
+        }
+    });
+}

@@ -74,7 +74,8 @@ impl Reply {
     pub(crate) fn insert(&mut self, mark: usize, replies: &[u8]) {
         self.push(replies);
         if !self.overflow {
-            self.bytes[mark..].rotate_right(replies.len());
+            // A reply that was made with room for its header begins behind what is left of that.
+            self.bytes[mark.max(self.sent)..].rotate_right(replies.len());
         }
     }
 

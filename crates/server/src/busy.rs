@@ -42,6 +42,9 @@ pub(crate) fn commit_earlier(context: &mut Context<'_, '_>) -> Result<(), Error>
         return Ok(());
     }
     commit(context.data, context.shared, Instant::now())?;
+    if context.shared.is_disk_full() {
+        return Ok(());
+    }
     for (_, connection) in context.clients.iter_mut() {
         connection.end_turn();
     }
@@ -101,7 +104,8 @@ pub(crate) fn serve(context: &mut Context<'_, '_>, all: bool, refusal: &str) -> 
     for (token, is_readable) in tokens {
         let Some(mut connection) = context.clients.take(token) else { continue };
         // Otherwise its replies wait for the commit, and the next one waits behind them. Clients of memcached wait for the script.
-        if connection.turn.is_none() && served.is_ok() && connection.face == Face::Redis {
+        let waits = connection.turn.is_some() || connection.held.is_some();
+        if !waits && served.is_ok() && connection.face == Face::Redis {
             served = serve_one(context, &mut connection, is_readable, refusal);
             let now_ms = context.shared.clock.steady_ms;
             connection.end_turn();

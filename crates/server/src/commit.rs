@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tembo_kv::Error as StoreError;
+use tembo_kv::{Error as StoreError, Store};
 
 use crate::dataset::Dataset;
 use crate::error::Error;
@@ -19,6 +19,9 @@ const EXPIRIES_MAX: usize = 32;
 /// How long keys are expired in a turn that has commands to execute, and in one that has none.
 const EXPIRY_TIME: (Duration, Duration) = (Duration::from_micros(250), Duration::from_millis(1));
 
+/// How long the server waits before it tries a sync again that has found the disk full.
+const SYNC_AGAIN_MS: u64 = 50;
+
 /// Removes keys that are due, before the turn's commands. `now` is a clock that never goes back.
 pub(crate) fn expire(
     data: &mut Dataset<'_>,
@@ -27,7 +30,7 @@ pub(crate) fn expire(
     now: impl Fn() -> Instant,
 ) -> Result<(), Error> {
     let pauses = shared.pause.is_on(shared.clock.steady_ms);
-    if pauses || data.next_due_ms() >= data.now_ms() {
+    if pauses || shared.is_disk_full() || data.next_due_ms() >= data.now_ms() {
         return Ok(());
     }
     let notified = shared.settings.notified;
@@ -80,7 +83,8 @@ pub(crate) fn abandon(
     error
 }
 
-/// Commits what the turn wrote and syncs it; `began`: the time now.
+/// Commits what the turn wrote and syncs it; `began`: the time now. If the disk has no room for the sync, what was committed
+/// stays visible, [`Shared::is_disk_full`] holds, and a later call syncs it.
 pub(crate) fn commit(
     data: &mut Dataset<'_>,
     shared: &mut Shared,
@@ -107,10 +111,9 @@ pub(crate) fn commit(
             shared.stats.changes = 0;
         }
     }
-    if store.durable() != store.visible() {
-        // Whatever the reason is: what was executed may be lost, and no later sync can find out.
-        store.sync().map_err(|_| StoreError::Poisoned)?;
-        shared.latency.record(Stage::Sync, began.elapsed());
+    sync(store, shared, began)?;
+    if shared.is_disk_full() {
+        return Ok(());
     }
     if shared.propagation.is_on {
         send_effects(shared);
@@ -126,6 +129,31 @@ pub(crate) fn commit(
         shared.propagation.end();
     }
     Ok(())
+}
+
+/// Syncs what is visible, unless a moment ago the disk had no room for that; `began`: the time now.
+fn sync(store: &Store, shared: &mut Shared, began: Instant) -> Result<(), StoreError> {
+    if store.durable() == store.visible() {
+        shared.sync_again_ms = None;
+        return Ok(());
+    }
+    let now_ms = shared.clock.steady_ms;
+    if shared.sync_again_ms.is_some_and(|again_ms| now_ms < again_ms) {
+        return Ok(());
+    }
+    match store.sync() {
+        Ok(()) => {
+            shared.sync_again_ms = None;
+            shared.latency.record(Stage::Sync, began.elapsed());
+            Ok(())
+        }
+        Err(StoreError::NotDurable(_)) => {
+            shared.sync_again_ms = Some(now_ms + SYNC_AGAIN_MS);
+            Ok(())
+        }
+        // Whatever the reason is: what was executed may be lost, and no later sync can find out.
+        Err(_) => Err(StoreError::Poisoned),
+    }
 }
 
 /// Sends the effects of what is durable to the servers of Redis that follow.

@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     pub(crate) has_message: bool,
     /// Where this turn's replies begin, and how many commands they answer; `None` between turns.
     pub(crate) turn: Option<(usize, u32)>,
+    /// Where replies of earlier turns begin that wait for room on the disk, and how many commands they answer.
+    pub(crate) held: Option<(usize, u32)>,
     /// The readiness asked of the poll: readable, writable.
     pub(crate) interest: (bool, bool),
     /// Since when more bytes wait than a subscriber is allowed for long.
@@ -86,6 +88,7 @@ impl Connection {
             prefetched: Cell::new(0),
             has_message: false,
             turn: None,
+            held: None,
             interest: (true, false),
             over_soft_ms: None,
             sent_ms: None,
@@ -103,8 +106,29 @@ impl Connection {
     /// The turn's replies so far may leave, and are not replaced any more.
     pub(crate) fn end_turn(&mut self) {
         self.session.changed = false;
+        self.session.shows_data = false;
         self.has_message = false;
         self.turn = None;
+        self.held = None;
+    }
+
+    /// Whether the replies of this turn and of those before may show what is not durable.
+    pub(crate) fn shows_data(&self) -> bool {
+        self.session.shows_data || self.has_message || self.held.is_some()
+    }
+
+    /// The turn's replies so far wait for room on the disk.
+    pub(crate) fn hold_turn(&mut self) {
+        self.session.changed = false;
+        let (mark, count) = self.turn.take().unwrap_or((self.reply.mark(), 0));
+        let (_, held) = self.held.get_or_insert((mark, 0));
+        *held += count;
+    }
+
+    /// Where replies begin that were not sent, if what they show may be lost, and how many commands they answer.
+    pub(crate) fn unsent_turns(&self) -> Option<(usize, u32)> {
+        let Some((mark, held)) = self.held else { return self.turn };
+        Some((mark, held + self.turn.map_or(0, |(_, count)| count)))
     }
 
     /// Reads what the socket has, up to a bound.

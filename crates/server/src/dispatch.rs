@@ -12,8 +12,8 @@ use crate::effects::{begin_effects, end_effects};
 use crate::event_class::Classes;
 use crate::evict::make_room;
 use crate::failure::{
-    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, OUT_OF_REACH, READ_ONLY, READ_ONLY_REPLICA,
-    REMOVED,
+    DISK_FULL, Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, OUT_OF_REACH, READ_ONLY,
+    READ_ONLY_REPLICA, REMOVED,
 };
 use crate::invalidate::{Changed, invalidate};
 use crate::key_positions::key_positions;
@@ -32,6 +32,25 @@ const UNUSED: [&str; 7] = ["exists", "expiretime", "pexpiretime", "pttl", "resto
 /// Commands that the connection of a replica takes: what others reply or cause to be sent would be taken for a part of
 /// what the replica is fed with.
 const OF_REPLICAS: [&str; 3] = ["ping", "quit", "replconf"];
+
+/// Commands that are replied to while the disk is full, as they show nothing that could be lost, but for the counts of INFO.
+const SHOWS_NO_DATA: [&str; 15] = [
+    "auth",
+    "client|id",
+    "client|list",
+    "client|setinfo",
+    "client|setname",
+    "config|get",
+    "config|set",
+    "discard",
+    "echo",
+    "hello",
+    "info",
+    "multi",
+    "ping",
+    "quit",
+    "select",
+];
 
 /// A command with its number in the table.
 pub(crate) type Found = (&'static Command, usize);
@@ -114,7 +133,7 @@ fn queue(context: &mut Context<'_, '_>, command: &Command, args: Args<'_>) {
 /// Evicts keys before a command, if there is too little room. Clients that track them hear of it before the reply.
 #[cold]
 fn make_room_first(context: &mut Context<'_, '_>, reply: &mut Reply) -> Result<(), Error> {
-    if context.shared.scripts.running.is_none() {
+    if context.shared.scripts.running.is_none() && !context.shared.is_disk_full() {
         make_room(context.data, context.shared)?;
         notify_evicted(context.shared, context.clients);
         if context.shared.tracking.is_on() {
@@ -134,6 +153,9 @@ fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8
         && let Some(text) = access_refusal(access, executed_flags(context, command))
     {
         return Some(text.as_bytes().to_vec());
+    }
+    if context.shared.is_disk_full() && executed_flags(context, command) & (WRITE | SAVE) != 0 {
+        return Some(DISK_FULL.as_bytes().to_vec());
     }
     if context.shared.is_over_memory && needs_room(context, command) {
         return Some(OUT_OF_MEMORY.as_bytes().to_vec());
@@ -274,18 +296,14 @@ pub(crate) fn execute(
     context.shared.stats.commands += u64::from(is_new);
     let began = context.shared.observed.began();
     context.session.changed |= command.has(SESSION);
+    context.session.shows_data |= !context.shared.is_disk_full() || shows_data(context, command);
     let mark = reply.mark();
     let notified = context.shared.settings.notified;
     context.data.added.begin(notified.has(Classes::NEW));
-    let mut missing = Vec::new();
-    if notified.has(Classes::MISS) && is_new {
-        missing = missing_keys(context, command, args);
-        if command.has(WRITE) {
-            // What the command does to other keys comes later.
-            notify_misses(context, &missing);
-            missing.clear();
-        }
-    }
+    let missing = match notified.has(Classes::MISS) && is_new {
+        true => misses(context, command, args),
+        false => Vec::new(),
+    };
     let is_monitored = is_new && context.shared.pubsub.is_monitored() && !command.has(ADMIN);
     let is_shown_first = is_monitored && is_shown_first(command);
     if is_shown_first {
@@ -332,6 +350,25 @@ pub(crate) fn execute(
         Failure::Store(error) if cut_short => Err(error),
         Failure::Store(_) | Failure::Reply(_) | Failure::UnknownLayout => Ok(()),
     }
+}
+
+/// The keys that the command does not find, to be notified behind it; before it, if it writes.
+#[cold]
+fn misses<'a>(context: &mut Context<'_, '_>, command: &Command, args: Args<'a>) -> Vec<&'a [u8]> {
+    let missing = missing_keys(context, command, args);
+    if !command.has(WRITE) {
+        return missing;
+    }
+    // What the command does to other keys comes later.
+    notify_misses(context, &missing);
+    Vec::new()
+}
+
+/// Whether the reply of a command may show what is not durable.
+#[cold]
+fn shows_data(context: &Context<'_, '_>, command: &Command) -> bool {
+    let is_refused = || context.session.multi.as_ref().is_some_and(|multi| multi.failed);
+    !(SHOWS_NO_DATA.contains(&command.full_name) || command.name == "exec" && is_refused())
 }
 
 /// Removes what has expired of the keys that a command reads: nothing else does while DEBUG has that not done by itself. A write

@@ -172,7 +172,7 @@ impl<'s> EventLoop<'s> {
     /// Applies what the primary has sent.
     fn follow(&mut self) -> Result<(), Error> {
         let Turns { data, shared, .. } = &mut self.turns;
-        if data.access() == Access::Removed {
+        if data.access() == Access::Removed || shared.is_disk_full() {
             // What was applied would be acknowledged.
             return Ok(());
         }
@@ -185,6 +185,9 @@ impl<'s> EventLoop<'s> {
 
     /// What is durable is acknowledged to the primary; replicas that have asked for it are fed.
     fn end_turn(&mut self) {
+        if self.turns.shared.is_disk_full() {
+            return;
+        }
         self.relay_replicas();
         let Turns { data, shared, clients, .. } = &mut self.turns;
         let now_ms = shared.clock.steady_ms;
@@ -224,18 +227,20 @@ impl<'s> EventLoop<'s> {
         self.maintaining = match self.turns.data.store().maintain(steps) {
             Ok(progress) => progress == Progress::More,
             // Background work can wait for room; every other error ends the server.
-            Err(tembo_kv::Error::Full { .. }) => false,
+            Err(tembo_kv::Error::Full { .. } | tembo_kv::Error::NotDurable(_)) => false,
             Err(error) => return Err(error.into()),
         };
         Ok(())
     }
 
     fn timeout(&self) -> Duration {
-        let due_ms = self.turns.data.next_due_ms().saturating_add(1);
         let clock = self.turns.clock();
-        let until_due_ms = due_ms.saturating_sub(clock.wall_ms());
+        // On a full disk nothing is removed or applied.
+        let is_full = self.turns.shared.is_disk_full();
+        let due_ms = if is_full { u64::MAX } else { self.turns.data.next_due_ms() };
+        let until_due_ms = due_ms.saturating_add(1).saturating_sub(clock.wall_ms());
         let more = self.turns.shared.replication.has_more();
-        let more = more || self.turns.shared.eviction.is_running;
+        let more = !is_full && (more || self.turns.shared.eviction.is_running);
         if !self.turns.is_idle() || self.maintaining || more || until_due_ms == 0 {
             return Duration::ZERO;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tembo_kv::pmem::{DomainRequest, RegionOptions, SyncPolicy};
 use tembo_kv::{Geometry, PoolOptions};
-use tembo_sim::{Chooser, Rest, SimDisk};
+use tembo_sim::{Chooser, Failure, Fault, Rest, SimDisk};
 
 use super::*;
 
@@ -53,5 +53,73 @@ fn replies_that_leave_before_a_long_script_show_what_is_durable() {
             first.write_all(b"SCRIPT KILL\r\n").unwrap();
         });
         assert!(replies(event_loop, &mut client, 1).starts_with("-ERR Script killed"));
+    });
+}
+
+/// The log cannot be written, not even into what it keeps for this case.
+fn fill(disk: &SimDisk) {
+    let steps = vec!["log.write", "log.write_blocks"];
+    disk.fail(Fault { failure: Failure::Full, steps, from: 1, count: u64::MAX });
+}
+
+/// Sends a request that is executed and whose reply is held.
+fn held(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str) {
+    client.write_all(request.as_bytes()).unwrap();
+    arrived(event_loop, request.len());
+    (0..5).for_each(|_| event_loop.step().unwrap());
+    client.set_nonblocking(true).unwrap();
+    let read = client.read(&mut [0; 64]);
+    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "{request}");
+    client.set_nonblocking(false).unwrap();
+}
+
+fn answer(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str) -> String {
+    client.write_all(request.as_bytes()).unwrap();
+    replies(event_loop, client, 1)
+}
+
+/// The server ended.
+#[test]
+fn a_disk_that_is_full_at_the_sync_holds_what_is_not_durable_and_refuses_writes() {
+    with_disk(|event_loop, address, disk| {
+        let [mut writer, mut reader, mut other] = clients(event_loop, address);
+        fill(disk);
+        held(event_loop, &mut writer, &words(&["SET", "key", &"v".repeat(100_000)]));
+        assert!(!is_durable(disk, "key"));
+        held(event_loop, &mut reader, "STRLEN key\r\n");
+        held(event_loop, &mut reader, "SET key 2\r\n");
+        // What shows nothing of the data is replied to.
+        assert_eq!(answer(event_loop, &mut other, "PING\r\n"), "+PONG\r\n");
+        assert!(answer(event_loop, &mut other, "SET other 1\r\n").starts_with("-MISCONF"));
+        assert_eq!(answer(event_loop, &mut other, "MULTI\r\n"), "+OK\r\n");
+        assert!(answer(event_loop, &mut other, "SET other 1\r\n").starts_with("-MISCONF"));
+        assert!(answer(event_loop, &mut other, "EXEC\r\n").starts_with("-EXECABORT"));
+        held(event_loop, &mut other, "EVAL \"return redis.pcall('SET','other','1')\" 0\r\n");
+        disk.heal();
+        assert_eq!(replies(event_loop, &mut writer, 1), "+OK\r\n");
+        assert!(is_durable(disk, "key"));
+        let text = replies(event_loop, &mut reader, 2);
+        assert!(text.starts_with(":100000\r\n-MISCONF"), "{text}");
+        assert!(replies(event_loop, &mut other, 1).starts_with("-MISCONF"));
+        assert_eq!(answer(event_loop, &mut other, "SET other 1\r\n"), "+OK\r\n");
+        assert!(is_durable(disk, "other"));
+    });
+}
+
+#[test]
+fn replies_that_were_held_are_errors_if_the_sync_fails_for_good() {
+    with_disk(|event_loop, address, disk| {
+        let [mut writer] = clients(event_loop, address);
+        fill(disk);
+        held(event_loop, &mut writer, "SET key value\r\nGET key\r\n");
+        held(event_loop, &mut writer, "GET key\r\n");
+        let steps = vec!["log.write", "log.write_blocks", "log.sync"];
+        disk.fail(Fault { failure: Failure::Error, steps, from: 1, count: u64::MAX });
+        let began = Instant::now();
+        while event_loop.step().is_ok() {
+            assert!(began.elapsed() < PATIENCE, "it goes on");
+        }
+        let text = read(&mut writer, 3 * (crate::failure::POISONED.len() + 3));
+        assert_eq!(text.matches("-MISCONF Tembo could not").count(), 3, "{text}");
     });
 }

@@ -74,6 +74,9 @@ pub(crate) const READ_ONLY: &str =
 /// A file of the pool was removed while the server runs.
 pub(crate) const REMOVED: &str = "MISCONF a file of the pool was removed: what is written would be gone with the server. \
      Save what it holds (TEMBO.BACKUP, a replica), then stop it.";
+/// The disk had no room when what was executed before was to be synced.
+pub(crate) const DISK_FULL: &str = "MISCONF the disk is full, and what was written before is not durable yet. Make room on the disk of the pool: \
+     until then writes are refused, and replies that show it wait.";
 /// Fewer replicas have been heard of than the operator wants.
 pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// The server is a replica.

@@ -267,7 +267,7 @@ fn step_binary(
 /// Removes all items, if a client has asked for that at a time that has come. The turn has done nothing yet.
 pub(crate) fn flush_if_due(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), StoreError> {
     let Some(at_ms) = shared.items.flush_at_ms else { return Ok(()) };
-    if at_ms > data.now_ms() || data.access() != Access::Open {
+    if at_ms > data.now_ms() || data.access() != Access::Open || shared.is_disk_full() {
         return Ok(());
     }
     let Some(mut items) = Items::new(data, shared) else { return Ok(()) };

@@ -194,6 +194,8 @@ pub(crate) struct Session {
     pub(crate) closing: bool,
     /// A reply that the client must not miss was given in this turn: its state here changed.
     pub(crate) changed: bool,
+    /// Replies of this turn may show what it has written, or one before.
+    pub(crate) shows_data: bool,
     /// The last command executed, by its full name.
     pub(crate) last_command: Option<&'static str>,
     /// Where a replica says that it listens.
@@ -251,6 +253,7 @@ impl Session {
             resp3: false,
             closing: false,
             changed: false,
+            shows_data: false,
             last_command: None,
             replica_ip: None,
             replica_port: 0,

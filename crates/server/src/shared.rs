@@ -106,6 +106,8 @@ pub(crate) struct Shared {
     pub(crate) killed: Vec<Token>,
     /// Clients whose wait a command has ended, or what replicas have acknowledged.
     pub(crate) released: Vec<(Token, WaitEnd)>,
+    /// The disk had no room for the last sync: what is visible is not durable. When that is tried again, by the server's clock.
+    pub(crate) sync_again_ms: Option<u64>,
     /// SHUTDOWN was asked for.
     pub(crate) shutdown: bool,
     random: u64,
@@ -160,6 +162,7 @@ impl Shared {
             save_wanted: false,
             killed: Vec::new(),
             released: Vec::new(),
+            sync_again_ms: None,
             shutdown: false,
             random: seed() | 1,
         }
@@ -204,6 +207,12 @@ impl Shared {
     pub(crate) fn usage(&mut self, place: (usize, &[u8])) -> Usage {
         let clock = self.usage_clock();
         self.recency().of(place, clock)
+    }
+
+    /// Whether what is visible waits for room on the disk to become durable. Nothing is written meanwhile.
+    #[inline]
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.sync_again_ms.is_some()
     }
 
     /// Whether writes are refused because there are too few replicas.

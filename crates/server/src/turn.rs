@@ -83,6 +83,8 @@ pub(crate) struct Turns<'s> {
     batch: VecDeque<Token>,
     /// Connections with replies of this turn.
     served: Vec<Token>,
+    /// Connections with replies that wait for room on the disk.
+    held: Vec<Token>,
 }
 
 impl<'s> Turns<'s> {
@@ -104,6 +106,7 @@ impl<'s> Turns<'s> {
             queue: VecDeque::new(),
             batch: VecDeque::new(),
             served: Vec::new(),
+            held: Vec::new(),
         }
     }
 
@@ -240,7 +243,7 @@ impl<'s> Turns<'s> {
             notify_expired(&mut self.shared, &mut self.clients, &expired);
         }
         let mut evicted = Ok(());
-        if self.shared.eviction.is_running {
+        if self.shared.eviction.is_running && !self.shared.is_disk_full() {
             evicted = make_room(&mut self.data, &mut self.shared);
             notify_evicted(&mut self.shared, &mut self.clients);
         }
@@ -308,7 +311,12 @@ impl<'s> Turns<'s> {
         loop {
             let Some(mut connection) = self.clients.take(token) else { return Ok(()) };
             let has_waited = connection.session.waits_for.is_some();
-            let executed = self.execute(&mut connection, budget);
+            connection.stopped = false;
+            let executed = match connection.face {
+                Face::Redis => self.execute(&mut connection, budget),
+                Face::Items(_) => self.execute_items(&mut connection, budget),
+                Face::Metrics => self.execute_request(&mut connection, budget),
+            };
             self.count_client(&mut connection);
             if let Some(wait) = connection.session.waits_for.as_deref().filter(|_| !has_waited) {
                 self.data.waiting.add(token, wait);
@@ -332,17 +340,6 @@ impl<'s> Turns<'s> {
         connection: &mut Connection,
         budget: &mut Budget,
     ) -> Result<Executed, StoreError> {
-        connection.stopped = false;
-        match connection.face {
-            Face::Redis => {}
-            Face::Items(_) => {
-                return self.execute_items(connection, budget).map(|()| Executed::All);
-            }
-            Face::Metrics => {
-                self.execute_request(connection, budget);
-                return Ok(Executed::All);
-            }
-        }
         self.shared.observed.begin();
         if connection.session.postponed.is_some() {
             if self.shared.pause.is_on(self.shared.clock.steady_ms) {
@@ -410,10 +407,15 @@ impl<'s> Turns<'s> {
     }
 
     /// Answers a request for metrics.
-    fn execute_request(&mut self, connection: &mut Connection, budget: &mut Budget) {
+    fn execute_request(
+        &mut self,
+        connection: &mut Connection,
+        budget: &mut Budget,
+    ) -> Result<Executed, StoreError> {
         budget.commands -= 1;
         let sources = (&mut self.data, &self.shared, &self.clients, &self.table);
         metrics::answer(connection, sources);
+        Ok(Executed::All)
     }
 
     /// Executes the pending commands of a client that speaks one of memcached's protocols.
@@ -421,26 +423,27 @@ impl<'s> Turns<'s> {
         &mut self,
         connection: &mut Connection,
         budget: &mut Budget,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Executed, StoreError> {
         connection.begin_turn();
+        connection.session.shows_data = true;
         if self.shared.pause.holds(self.shared.clock.steady_ms, true) {
             if !self.shared.paused.contains(&connection.session.token) {
                 self.shared.paused.push(connection.session.token);
             }
-            return Ok(());
+            return Ok(Executed::All);
         }
         loop {
             if connection.session.closing || connection.reply.is_overflown() {
-                return Ok(());
+                return Ok(Executed::All);
             }
             let waiting = connection.reply.waiting();
             if waiting > OUTPUT_PAUSE || budget.is_spent(self.data.written().bytes) {
                 connection.stopped = connection.has_more();
-                return Ok(());
+                return Ok(Executed::All);
             }
             let step = memcached::step(connection, &mut self.data, &mut self.shared)?;
             if step == Step::Incomplete {
-                return Ok(());
+                return Ok(Executed::All);
             }
             budget.commands -= 1;
             let grown = connection.reply.waiting().saturating_sub(waiting);
@@ -501,19 +504,32 @@ impl<'s> Turns<'s> {
         self.dispatch_one(connection, Some(&kept))
     }
 
-    /// Sends the replies of the turn, or errors in their place.
+    /// Sends the replies of the turn, or errors in their place. While the disk is full those wait that may show what is not durable.
     fn reply(&mut self, committed: Result<(), StoreError>) -> Result<(), Error> {
         let mut served = std::mem::take(&mut self.served);
         served.append(&mut self.shared.killed);
         served.append(&mut self.shared.pubsub.take_touched());
+        let is_poisoned = matches!(committed, Err(StoreError::Poisoned));
+        let holds = self.shared.is_disk_full() && !is_poisoned;
+        if !holds {
+            served.append(&mut self.held);
+        }
         for &token in &served {
             let Some(mut connection) = self.clients.take(token) else { continue };
-            if let (Err(error), Some((mark, count))) = (&committed, connection.turn) {
+            let lost = if is_poisoned { connection.unsent_turns() } else { connection.turn };
+            if let (Err(error), Some((mark, count))) = (&committed, lost) {
                 // A command that is not replied to yet has an error for a reply, too.
                 let is_put_off = self.give_up(&mut connection.session);
                 replace_replies(&mut connection, mark, count + u32::from(is_put_off), error);
             }
-            connection.end_turn();
+            if holds && connection.shows_data() {
+                if connection.held.is_none() {
+                    self.held.push(token);
+                }
+                connection.hold_turn();
+            } else {
+                connection.end_turn();
+            }
             self.send(token, connection);
         }
         served.clear();
@@ -529,7 +545,7 @@ impl<'s> Turns<'s> {
         }
     }
 
-    /// Sends what waits for a client; disconnects it, or waits for the socket, as needed.
+    /// Sends what waits for a client, if it is not held; disconnects it, or waits for the socket, as needed.
     fn send(&mut self, token: Token, mut connection: Box<Connection>) {
         let before = connection.waiting();
         if connection.reply.is_overflown() {
@@ -537,23 +553,26 @@ impl<'s> Turns<'s> {
             return self.end(token, connection);
         }
         let now_ms = self.shared.clock.steady_ms;
-        if before > 0 && connection.sent_ms.is_none() {
+        let is_held = connection.held.is_some();
+        if is_held {
+            connection.sent_ms = None;
+        } else if before > 0 && connection.sent_ms.is_none() {
             connection.sent_ms = Some(now_ms);
         }
-        if !connection.send(now_ms) {
+        if !is_held && !connection.send(now_ms) {
             return self.end(token, connection);
         }
         let waiting = connection.waiting();
-        self.shared.stats.writes += u64::from(before > 0);
+        self.shared.stats.writes += u64::from(before > 0 && !is_held);
         self.shared.stats.output_bytes += before.saturating_sub(waiting) as u64;
-        if waiting == 0 {
+        if waiting == 0 && !is_held {
             connection.sent_ms = None;
             if connection.session.closing {
                 return self.end(token, connection);
             }
         }
         let paused = waiting > OUTPUT_PAUSE;
-        let interest = (!paused && !connection.session.closing, waiting > 0);
+        let interest = (!paused && !connection.session.closing, waiting > 0 && !is_held);
         if interest != connection.interest {
             connection.interest = interest;
             if self.poll.modify(&connection.socket, token.to_bits(), interest).is_err() {

@@ -252,6 +252,7 @@ fn persistence(context: &mut Context<'_, '_>, text: &mut String) -> Result<(), F
     put(text, format_args!("tembo_emulated:{}", u8::from(report.emulated)));
     let removed = context.data.access() == Access::Removed;
     put(text, format_args!("tembo_files_removed:{}", u8::from(removed)));
+    put(text, format_args!("tembo_disk_full:{}", u8::from(shared.is_disk_full())));
     put(text, format_args!("tembo_sync_policy:{}", report.sync_policy));
     put(text, format_args!("tembo_index:{}", report.index.name()));
     put(text, format_args!("tembo_read_only:{}", u8::from(report.read_only)));

@@ -13,7 +13,7 @@ use crate::commands::argument::integer;
 use crate::dump;
 use crate::effects::send_as;
 use crate::event_class::Classes;
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::failure::{DISK_FULL, Failure, Outcome, SYNTAX};
 use crate::notify::notify;
 use crate::rdb;
 use crate::reply::Reply;
@@ -98,7 +98,11 @@ fn migrate(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         return Ok(());
     }
     let store = context.data.commit_early()?;
-    store.sync().map_err(|_| Failure::Turn(tembo_kv::Error::Poisoned))?;
+    store.sync().map_err(|error| match error {
+        // It is visible, and the turn is synced when there is room.
+        tembo_kv::Error::NotDurable(_) => DISK_FULL.into(),
+        _ => Failure::Turn(tembo_kv::Error::Poisoned),
+    })?;
     let host = String::from_utf8_lossy(args.at(1)).into_owned();
     let port = u16::try_from(integer(args.at(2))?).map_err(|_| "ERR Invalid port")?;
     let patience = Duration::from_millis(timeout_ms);

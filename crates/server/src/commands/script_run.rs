@@ -14,7 +14,7 @@ use crate::command::{ADMIN, Context, DENY_OOM, READ, REPLICATED, SAVE, WRITE};
 use crate::commands::facts::{Facts, ForScripts};
 use crate::dispatch::{Found, execute, lookup, note_keys};
 use crate::failure::{
-    Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, OUT_OF_REACH, Outcome, READ_ONLY,
+    DISK_FULL, Failure, LOADING, NO_REPLICAS, OUT_OF_MEMORY, OUT_OF_REACH, Outcome, READ_ONLY,
     READ_ONLY_REPLICA, REMOVED,
 };
 use crate::lua::{Engine, Host, Interruption, Outcome as Ended, Returned, ScriptFlags};
@@ -239,6 +239,9 @@ impl Caller<'_, '_, '_> {
             Access::ReadOnlyPool if writes => return Err(READ_ONLY.to_owned()),
             Access::Removed if writes => return Err(REMOVED.to_owned()),
             Access::Replica if writes => return Err(READ_ONLY_REPLICA.to_owned()),
+            Access::Open if writes && self.context.shared.is_disk_full() => {
+                return Err(DISK_FULL.to_owned());
+            }
             Access::Open if writes && self.context.shared.lacks_replicas() => {
                 return Err(NO_REPLICAS.to_owned());
             }

@@ -125,7 +125,7 @@ impl<'a, 's> Items<'a, 's> {
 
     /// Whether items may be changed.
     pub(super) fn may_write(&self) -> bool {
-        self.data.access() == Access::Open
+        self.data.access() == Access::Open && !self.shared.is_disk_full()
     }
 
     /// Makes room by evicting keys, or refuses what needs more than there is.

@@ -20,6 +20,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::keyed("bitop", -4, WRITE | DENY_OOM, (2, -1, 1), bitop),
 ];
 
+/// Bytes of a source of BITOP that are read at a time.
+const PART_SIZE: usize = 256 << 10;
+
 /// The offset of a bit, or of a field, that no string can have.
 pub(super) const WRONG_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 
@@ -164,21 +167,14 @@ fn bitop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         _ => return Err(SYNTAX.into()),
     };
     let (db, to) = (context.session.db, args.at(2));
-    let mut sources = Vec::with_capacity(args.count() - 3);
+    let mut size = 0;
     for key in args.from(3) {
-        let found = context.data.get(db, key)?;
-        sources.push(found.map_or_else(Vec::new, |value| value.payload.to_vec()));
+        size = size.max(context.data.string_len(db, key)?.unwrap_or(0));
     }
-    let size = sources.iter().map(Vec::len).max().unwrap_or(0);
-    let mut result = sources.swap_remove(0);
-    result.resize(size, 0);
-    if args.is(1, "NOT") {
-        result.iter_mut().for_each(|byte| *byte = !*byte);
-    }
-    for source in &sources {
-        let (both, alone) = result.split_at_mut(source.len());
-        both.iter_mut().zip(source).for_each(|(byte, other)| *byte = combine(*byte, *other));
-        alone.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
+    let mut result = vec![0; size];
+    let first: fn(u8, u8) -> u8 = if args.is(1, "NOT") { |_, b| !b } else { |_, b| b };
+    for (at, key) in args.from(3).enumerate() {
+        combine_with(context, key, &mut result, if at == 0 { first } else { combine })?;
     }
     if result.is_empty() {
         if context.data.remove(db, to)? {
@@ -189,5 +185,30 @@ fn bitop(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Ou
         notify(context, Classes::STRING, "set", to);
     }
     reply.integer(size as i64);
+    Ok(())
+}
+
+/// Combines the result so far with the string under a key, behind which there are zeros. Of the string little is in memory at a
+/// time, however long it is.
+fn combine_with(
+    context: &mut Context<'_, '_>,
+    key: &[u8],
+    result: &mut [u8],
+    combine: fn(u8, u8) -> u8,
+) -> Outcome {
+    let (db, mut rest, mut at) = (context.session.db, result, 0);
+    let size = context.data.string_len(db, key)?.unwrap_or(0);
+    while at < size {
+        let count = PART_SIZE.min(size - at);
+        let split = std::mem::take(&mut rest).split_at_mut_checked(count);
+        let Some((part, behind)) = split else { break };
+        if let Some(other) = context.data.get_part(db, key, |_| Some(at..at + count))? {
+            other.with(|other| {
+                part.iter_mut().zip(other).for_each(|(byte, other)| *byte = combine(*byte, *other));
+            });
+        }
+        (rest, at) = (behind, at + count);
+    }
+    rest.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
     Ok(())
 }

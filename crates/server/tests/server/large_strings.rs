@@ -176,6 +176,46 @@ fn no_string_becomes_longer_than_the_longest() {
     }
 }
 
+/// Sources are read in parts: of strings in pieces, of a short one, of one that is not there.
+#[test]
+fn bits_of_large_strings_are_combined() {
+    type Combine = fn(u8, u8) -> u8;
+    let combine: [(&[u8], Combine); 3] =
+        [(b"AND", |a, b| a & b), (b"OR", |a, b| a | b), (b"XOR", |a, b| a ^ b)];
+    let sources =
+        [bytes(1, LARGE), bytes(2, 999_999), Vec::new(), bytes(3, 7), bytes(4, LARGE + 3)];
+    let padded = |source: &[u8]| {
+        let mut padded = source.to_vec();
+        padded.resize(LARGE + 3, 0);
+        padded
+    };
+    for index in IndexKind::ORDERED {
+        let mut server = server(index);
+        let mut ask = |request: &[&[u8]]| call(&mut server, 1000, request);
+        let keys = [b"0", b"1", b"2", b"3", b"4"];
+        for (key, source) in keys.iter().zip(&sources).filter(|(_, source)| !source.is_empty()) {
+            ask(&[b"SET", *key, source]);
+        }
+        for (kind, combine) in combine {
+            let mut request: Vec<&[u8]> = vec![b"BITOP", kind, b"to"];
+            request.extend(keys.iter().map(|key| key.as_slice()));
+            assert_eq!(ask(&request), format!(":{}\r\n", LARGE + 3).as_bytes());
+            let mut expected = padded(&sources[0]);
+            for source in &sources[1..] {
+                let other = padded(source);
+                expected
+                    .iter_mut()
+                    .zip(other)
+                    .for_each(|(byte, other)| *byte = combine(*byte, other));
+            }
+            assert!(ask(&[b"GET", b"to"]) == bulk(&expected), "{index:?}");
+        }
+        ask(&[b"BITOP", b"NOT", b"0", b"0"]);
+        let expected: Vec<u8> = sources[0].iter().map(|byte| !byte).collect();
+        assert!(ask(&[b"GET", b"0"]) == bulk(&expected), "{index:?}");
+    }
+}
+
 /// As BITFIELD of earlier releases made it.
 #[test]
 fn a_string_that_is_a_few_bytes_longer_is_read_and_removed() {

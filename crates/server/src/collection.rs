@@ -16,4 +16,4 @@ pub(crate) use list::{End, List, Lists};
 pub(crate) use opened::{Collection, Family};
 pub(crate) use set::{Set, Sets};
 pub(crate) use sorted_set::{SortedSet, SortedSets, Span};
-pub(crate) use stream::{Consumer, Group, Pending, Stream, Trim, Trimmed};
+pub(crate) use stream::{Consumer, Group, Pending, Stream, Trim, Trimmed, check_name};

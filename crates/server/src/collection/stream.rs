@@ -11,4 +11,4 @@ mod id_of;
 mod log;
 
 pub(crate) use group::{Consumer, Group, Pending};
-pub(crate) use log::{Stream, Trim, Trimmed};
+pub(crate) use log::{Stream, Trim, Trimmed, check_name};

@@ -357,3 +357,24 @@ fn entries_read_one_by_one_are_those_that_are_there() {
         both("XRANGE s - +".to_owned());
     }
 }
+
+/// An error means that nothing has happened: entries that were removed stayed in the counts of their group.
+#[test]
+fn entries_that_a_consumer_of_too_long_a_name_claims_stay_as_they_are() {
+    let server = Running::start();
+    let mut client = server.client();
+    for id in ["1-1", "2-2"] {
+        client.call(&format!("XADD s {id} f v"));
+    }
+    client.call("XGROUP CREATE s g 0");
+    client.call("XREADGROUP GROUP g a STREAMS s >");
+    client.call("XDEL s 1-1");
+    let before = client.call("XPENDING s g - + 10 a").matches("$3").count();
+    let long = "n".repeat(65_000);
+    for command in [format!("XCLAIM s g {long} 0 1-1 2-2"), format!("XAUTOCLAIM s g {long} 0 0")] {
+        let reply = client.call(&command);
+        assert!(reply.starts_with("-ERR the name of a"), "{}", &reply[..reply.len().min(90)]);
+        assert_eq!(client.call("XPENDING s g - + 10 a").matches("$3").count(), before);
+        assert!(client.call("XPENDING s g").starts_with("*4\r\n:2\r\n"));
+    }
+}

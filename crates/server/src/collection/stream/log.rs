@@ -355,10 +355,7 @@ impl<'d, 's> Stream<'d, 's> {
         value: &[&[u8]],
     ) -> Result<bool, Failure> {
         if is_too_long(rest) {
-            let text = format!(
-                "ERR the name of a group or consumer is longer than {ELEMENT_SIZE_MAX} bytes"
-            );
-            return Err(text.into());
+            return Err(name_too_long());
         }
         self.data.put_element((self.place.0, self.head.id, part), rest, value)
     }
@@ -401,6 +398,18 @@ impl<'d, 's> Stream<'d, 's> {
     ) -> Result<(), Failure> {
         self.data.visit_elements((self.place.0, self.head.id, part), ends, direction, visit)
     }
+}
+
+/// Refuses the name of a group or consumer that none can have, before anything is changed.
+///
+/// # Errors
+/// It is too long.
+pub(crate) fn check_name(name: &[u8]) -> Result<(), Failure> {
+    if name.len() > ELEMENT_SIZE_MAX { Err(name_too_long()) } else { Ok(()) }
+}
+
+fn name_too_long() -> Failure {
+    format!("ERR the name of a group or consumer is longer than {ELEMENT_SIZE_MAX} bytes").into()
 }
 
 fn is_too_long(rest: &[&[u8]]) -> bool {

@@ -3,7 +3,7 @@
 use tembo_kv::Direction;
 
 use crate::args::Args;
-use crate::collection::{Group, Pending, Stream};
+use crate::collection::{Group, Pending, Stream, check_name};
 use crate::command::Context;
 use crate::commands::stream::id;
 use crate::commands::stream::sent::Sent;
@@ -151,12 +151,12 @@ fn parse<'a>(args: Args<'a>, now_ms: u64) -> Result<(Vec<StreamId>, Claim<'a>, S
     Ok((ids, claim, last))
 }
 
-/// Looks whether the stream and the group are there.
+/// Looks whether the stream and the group are there, and whether the consumer can be.
 fn need_group(context: &mut Context<'_, '_>, args: Args<'_>) -> Outcome {
     if let Some(mut stream) = Stream::open(context.data, (context.session.db, args.at(1)))?
         && Group::find(&mut stream, args.at(2))?.is_some()
     {
-        return Ok(());
+        return check_name(args.at(3));
     }
     Err(no_group(args.at(1), args.at(2), ""))
 }

@@ -1,4 +1,4 @@
-//! Turns stepped by hand, over a disk that loses power or is full.
+//! Turns stepped by hand, over a disk that loses power or is full, and over a pool that is full.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use tembo_kv::{Geometry, PoolOptions};
 use tembo_sim::{Chooser, Failure, Fault, Rest, SimDisk};
 
 use super::*;
+use crate::rdb::{self, Writer};
 
 const POOL: &str = "/disk/pool";
 
@@ -121,5 +122,37 @@ fn replies_that_were_held_are_errors_if_the_sync_fails_for_good() {
         }
         let text = read(&mut writer, 3 * (crate::failure::POISONED.len() + 3));
         assert_eq!(text.matches("-MISCONF Tembo could not").count(), 3, "{text}");
+    });
+}
+
+/// The first ones were stored, and there at the next start.
+#[test]
+fn libraries_that_do_not_all_find_room_are_not_stored() {
+    let mut writer = Writer::default();
+    for (name, size) in [("a", 0), ("b", 6 << 20)] {
+        let (call, rest) = ("redis.register_function", "x".repeat(size));
+        let code = format!("#!lua name={name}\n{call}('{name}', function() end) --{rest}");
+        writer.function_library(code.as_bytes());
+    }
+    let mut dump = writer.into_bytes();
+    rdb::seal(&mut dump);
+    let header = format!("*3\r\n$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n${}\r\n", dump.len());
+    let request = [header.as_bytes(), &dump, b"\r\n"].concat();
+    with_loop_over(small_store(IndexKind::Nvtree), |event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        client.set_nonblocking(true).unwrap();
+        let (mut left, began) = (&request[..], Instant::now());
+        while !left.is_empty() {
+            match client.write(left) {
+                Ok(count) => left = &left[count..],
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "{} bytes are left", left.len());
+        }
+        let text = replies(event_loop, &mut client, 1);
+        assert!(text.starts_with("-OOM"), "{text}");
+        event_loop.turns.shared.scripts.libraries.forget();
+        assert_eq!(answer(event_loop, &mut client, "FUNCTION LIST\r\n"), "*0\r\n");
     });
 }

@@ -35,26 +35,25 @@ pub(super) fn load_stored(context: &mut Context<'_, '_>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Writes to the store what differs between two sets of libraries.
+/// Writes to the store what differs between two sets of libraries: all of it or nothing.
 pub(super) fn store(context: &mut Context<'_, '_>, before: &ByName) -> Outcome {
     let (_, after) = context.shared.scripts.libraries.loaded(is_command)?;
     let space = context.data.spaces.libraries.ok_or(tembo_kv::Error::ReadOnly)?;
-    let transaction = context.data.transaction()?;
-    let mut stored = Ok(());
-    for (name, library) in &*after {
-        let is_same = before.get(name).is_some_and(|old| old.code == library.code);
-        if !is_same && stored.is_ok() {
-            stored = transaction.put(space, name, &library.code).map(drop);
+    let stored = context.data.all_or_nothing(|data| {
+        let transaction = data.transaction()?;
+        for (name, library) in &*after {
+            if before.get(name).is_none_or(|old| old.code != library.code) {
+                transaction.put(space, name, &library.code)?;
+            }
         }
-    }
-    for name in before.keys().filter(|name| !after.contains_key(*name)) {
-        if stored.is_ok() {
-            stored = transaction.remove(space, name).map(drop);
+        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+            transaction.remove(space, name)?;
         }
-    }
+        Ok(())
+    });
     if stored.is_err() {
         after.clone_from(before);
     }
     context.shared.scripts.libraries.has_changed = true;
-    Ok(stored?)
+    stored
 }

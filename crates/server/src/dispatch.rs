@@ -154,7 +154,9 @@ fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8
     {
         return Some(text.as_bytes().to_vec());
     }
-    if context.shared.is_disk_full() && executed_flags(context, command) & (WRITE | SAVE) != 0 {
+    if context.shared.is_disk_full()
+        && (executed_flags(context, command) & (WRITE | SAVE) != 0 || is_replicaof(command))
+    {
         return Some(DISK_FULL.as_bytes().to_vec());
     }
     if context.shared.is_over_memory && needs_room(context, command) {
@@ -182,6 +184,12 @@ fn refusal(context: &Context<'_, '_>, (command, number): Found) -> Option<Vec<u8
         return Some(OUT_OF_REACH.as_bytes().to_vec());
     }
     None
+}
+
+/// Whether the command changes what the server is to others, which is to be durable with what was executed before.
+#[cold]
+fn is_replicaof(command: &Command) -> bool {
+    matches!(command.name, "replicaof" | "slaveof")
 }
 
 /// Whether the command is refused while there is too little memory. Between MULTI and EXEC each is that could make the queue

@@ -95,6 +95,8 @@ fn a_disk_that_is_full_at_the_sync_holds_what_is_not_durable_and_refuses_writes(
         assert_eq!(answer(event_loop, &mut other, "MULTI\r\n"), "+OK\r\n");
         assert!(answer(event_loop, &mut other, "SET other 1\r\n").starts_with("-MISCONF"));
         assert!(answer(event_loop, &mut other, "EXEC\r\n").starts_with("-EXECABORT"));
+        let unfollowed = answer(event_loop, &mut other, "REPLICAOF 127.0.0.1 1\r\n");
+        assert!(unfollowed.starts_with("-MISCONF"));
         held(event_loop, &mut other, "EVAL \"return redis.pcall('SET','other','1')\" 0\r\n");
         disk.heal();
         assert_eq!(replies(event_loop, &mut writer, 1), "+OK\r\n");

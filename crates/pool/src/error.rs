@@ -235,6 +235,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// An operation was to change a word that does not exist, or is none of an object or a root.
+    #[error(
+        "no operation can change a word at {offset:#x}: check the pool, restore a backup if it is damaged"
+    )]
+    NoSuchWord {
+        /// Where, in bytes.
+        offset: u64,
+    },
     /// Two objects claim the same space, or two classes the same chunk.
     #[error("object {bits:#x} overlaps another: check the pool, restore a backup if it is damaged")]
     Overlap {
@@ -355,6 +363,7 @@ mod tests {
             NoSuchRoot { slot: 8 }
             OutOfBounds { bits, end: 1 }
             Misplaced { bits, reason: "?" }
+            NoSuchWord { offset: 1 }
             Overlap { bits }
             Dangling { objects: 1 }
             OperationTooLarge { words: 2, max: 1 }

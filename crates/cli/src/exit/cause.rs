@@ -172,6 +172,7 @@ fn of_pool(error: &pool::Error) -> Option<Exit> {
         pool::Error::PoolFull { .. } => Some(Exit::PoolFull),
         pool::Error::OutOfBounds { .. }
         | pool::Error::Misplaced { .. }
+        | pool::Error::NoSuchWord { .. }
         | pool::Error::Dangling { .. }
         | pool::Error::Overlap { .. } => Some(Exit::CheckFailed),
         _ => None,

@@ -6,14 +6,14 @@ use zerocopy::IntoBytes;
 
 use super::entry::{Found, Intent};
 use super::lanes::{Lane, Log, Made};
-use super::recover::{flush, lines, place, store};
+use super::recover::{check, flush, lines, place, store};
 use super::shape::{State, WORDS_BESIDE, advance, content_words};
 use crate::format::{
     ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, EntryPlace,
     entry_head,
 };
 use crate::space::Space;
-use crate::{Error, Object, TenantId};
+use crate::{Error, OBJECT_SIZE_MAX, Object, TenantId};
 
 /// A change of several words that is made whole or not at all, whatever interrupts it. If it is dropped, it is taken back.
 ///
@@ -130,12 +130,13 @@ impl<'p> Operation<'p> {
     /// were noted before.
     ///
     /// # Errors
-    /// [`Error::OperationTooLarge`]: nothing more is noted.
+    /// [`Error::OperationTooLarge`], [`Error::NoSuchWord`]: nothing more is noted.
     pub fn undo(&mut self, words: &[&Word]) -> Result<(), Error> {
         let region = self.region();
         let mut new: Vec<(u64, u64)> = Vec::new();
         for word in words {
             let offset = region.offset_of(word);
+            check(region, offset)?;
             if !self.undo.iter().chain(&new).any(|(known, _)| *known == offset) {
                 new.push((offset, word.load()));
             }
@@ -176,6 +177,7 @@ impl<'p> Operation<'p> {
         let head = if self.redo.is_empty() { 2 } else { 0 };
         self.check_room(2 + head)?;
         let offset = self.region().offset_of(word);
+        check(self.region(), offset)?;
         self.redo.push((offset, value));
         Ok(())
     }
@@ -248,7 +250,7 @@ impl<'p> Operation<'p> {
     /// these entries name is no other's until one is [settled](Self::commit_words_settled).
     ///
     /// # Errors
-    /// [`Error::PoolFull`], [`Error::TooLarge`]: nothing has changed. Of the region, if it is damaged.
+    /// [`Error::PoolFull`], [`Error::TooLarge`], [`Error::NoSuchWord`]: nothing has changed. Of the region, if it is damaged.
     #[inline]
     pub fn commit_words(self, words: &[[u64; 2]], contents: &[[u64; 3]]) -> Result<(), Error> {
         self.commit_as(Ending::Sealed, words, contents)
@@ -279,6 +281,7 @@ impl<'p> Operation<'p> {
             return self.commit()?.done();
         }
         let (region, made, lane) = (self.region(), self.made, self.lane);
+        check_all(region, words, contents)?;
         let mut lanes = made.lanes();
         if content_words(contents.len()) > 0 {
             self.append(ENTRY_CONTENT, contents.as_flattened())?;
@@ -471,6 +474,19 @@ impl Drop for Committed<'_> {
         if !self.intents.is_empty() {
             lock(&self.made.unfinished).push(self.lane);
         }
+    }
+}
+
+/// Checks what an operation would commit, before it is sealed: entries that name no word would keep the pool from being opened, and
+/// contents that are none would make the seal void.
+fn check_all(region: &Region, words: &[[u64; 2]], contents: &[[u64; 3]]) -> Result<(), Error> {
+    words.iter().try_for_each(|&[offset, _]| check(region, offset))?;
+    let is_there = |&&[offset, len, _]: &&[u64; 3]| {
+        len <= OBJECT_SIZE_MAX && region.media_bytes(offset, len).is_ok()
+    };
+    match contents.iter().find(|content| !is_there(content)) {
+        Some(&[offset, ..]) => Err(Error::NoSuchWord { offset }),
+        None => Ok(()),
     }
 }
 

@@ -55,11 +55,14 @@ fn section<'r>(region: &'r Region, shape: &Shape, redo: u64) -> Result<Section<'
     Ok(region.reserve(redo.max(shape.words() as u64 / 2) + 1)?)
 }
 
-/// Stores words in place, and fences them.
+/// Stores words in place, and fences them: all, or none if one of the offsets is invalid.
 pub(super) fn store(
     region: &Region,
     words: impl Iterator<Item = (u64, u64)> + Clone,
 ) -> Result<(), Error> {
+    for (offset, _) in words.clone() {
+        check(region, offset).map_err(|_| Error::Damaged { field: "log", word: offset })?;
+    }
     place(region, words.clone())?;
     let mut lines: Vec<u64> = lines(words).collect();
     lines.sort_unstable();
@@ -69,17 +72,14 @@ pub(super) fn store(
     Ok(())
 }
 
-/// Stores words in place: all, or none if one of the offsets is invalid.
-pub(super) fn place(
-    region: &Region,
-    words: impl Iterator<Item = (u64, u64)> + Clone,
-) -> Result<(), Error> {
-    for (offset, _) in words.clone() {
-        if offset < FIRST || !offset.is_multiple_of(8) {
-            return Err(Error::Damaged { field: "log", word: offset });
-        }
-        region.words(offset, 1)?;
-    }
+/// Checks that a word stands at an offset that an operation can have changed.
+pub(super) fn check(region: &Region, offset: u64) -> Result<(), Error> {
+    let is_there = offset >= FIRST && region.words(offset, 1).is_ok();
+    if is_there { Ok(()) } else { Err(Error::NoSuchWord { offset }) }
+}
+
+/// Stores words in place, whose offsets were [checked](check).
+pub(super) fn place(region: &Region, words: impl Iterator<Item = (u64, u64)>) -> Result<(), Error> {
     for (offset, word) in words {
         region.store(&region.words(offset, 1)?[0], word);
     }

@@ -395,6 +395,38 @@ fn what_settled_words_have_unlinked_is_not_changed_by_what_was_committed_before(
     assert_eq!(word.to_le_bytes(), [9; 8]);
 }
 
+/// A sealed entry that names no word would keep the pool from being opened for good.
+#[test]
+fn an_operation_on_a_word_that_does_not_exist_is_refused_before_its_seal() {
+    let (pool, id, root) = made();
+    let at = root.offset();
+    let commit = |words: &[[u64; 2]], contents: &[[u64; 3]]| {
+        let operation = pool.operation(id, 16 * words.len() as u64, 20).unwrap();
+        operation.commit_words(words, contents)
+    };
+    let size = pool.region().size();
+    let usage = pool.usage().objects;
+    for bad in [0, 8, at + 1, size, size - 4, u64::MAX - 7, u64::MAX] {
+        let many: Vec<[u64; 2]> = (0..100).map(|_| [at, 9]).chain([[bad, 9]]).collect();
+        for words in [&[[at, 9], [bad, 9]][..], &many] {
+            let refused = commit(words, &[]).unwrap_err();
+            assert!(matches!(refused, Error::NoSuchWord { offset } if offset == bad), "{refused}");
+        }
+    }
+    let refused = commit(&[[at, 9]], &[[size, 8, 0]]).unwrap_err();
+    assert!(matches!(refused, Error::NoSuchWord { .. }), "{refused}");
+    let beside = &pool.region().words(0, 1).unwrap()[0];
+    let mut operation = pool.operation(id, 0, 1).unwrap();
+    let refused = [operation.redo(beside, 9), operation.set(beside, 9), operation.undo(&[beside])];
+    assert!(refused.iter().all(|refused| matches!(refused, Err(Error::NoSuchWord { offset: 0 }))));
+    operation.commit().unwrap().done().unwrap();
+    assert_eq!(pool.usage().objects, usage);
+    assert_eq!(values(&after_a_crash(&pool), root), [0; 4]);
+    // The pool goes on, with all of its lanes.
+    (0..9).for_each(|value| commit(&[[at, value]], &[]).unwrap());
+    assert_eq!(values(&after_a_crash(&pool), root), [8, 0, 0, 0]);
+}
+
 /// As an earlier program made it: its magic, and checksums that are CRC-32C alone.
 #[test]
 fn a_log_of_an_earlier_program_is_gone_on_with() {

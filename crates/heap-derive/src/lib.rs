@@ -203,7 +203,25 @@ fn names_of(
     brand: &Lifetime,
 ) -> (TokenStream, TokenStream) {
     let ident = &input.ident;
-    let parameters: Vec<&Ident> = input.generics.type_params().map(|param| &param.ident).collect();
+    let (mut parameters, mut hashes) = (Vec::new(), Vec::new());
+    for parameter in &input.generics.params {
+        match parameter {
+            GenericParam::Type(parameter) => {
+                let parameter = &parameter.ident;
+                parameters.push(quote!(<#parameter as __heap::Persist<#brand>>::name()));
+                hashes.push(quote!(<#parameter as __heap::Persist<#brand>>::NAME));
+            }
+            GenericParam::Const(parameter) => {
+                let parameter = &parameter.ident;
+                parameters.push(quote!(::std::string::ToString::to_string(&#parameter)));
+                // It may be of any integer type, a `bool` or a `char`.
+                hashes.push(
+                    quote!(__heap::mix(#parameter as u64, (#parameter as u128 >> 64) as u64)),
+                );
+            }
+            GenericParam::Lifetime(_) => {}
+        }
+    }
     let path = match &settings.name {
         Some(name) => quote!(#name),
         None => quote!(::core::concat!(::core::module_path!(), "::", ::core::stringify!(#ident))),
@@ -212,13 +230,13 @@ fn names_of(
         quote!(::std::string::String::from(#path))
     } else {
         quote!({
-            let names = [#(<#parameters as __heap::Persist<#brand>>::name()),*];
+            let names = [#(#parameters),*];
             ::std::format!("{}<{}>", #path, names.join(", "))
         })
     };
     let hash = quote!({
         let hash = __heap::hash(0, #path);
-        #(let hash = __heap::mix(hash, <#parameters as __heap::Persist<#brand>>::NAME);)*
+        #(let hash = __heap::mix(hash, #hashes);)*
         hash
     });
     (name, hash)

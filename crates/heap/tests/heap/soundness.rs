@@ -405,3 +405,36 @@ fn a_pointer_that_was_forgotten_in_a_session_keeps_its_object_until_the_next_ope
     assert_eq!(objects(&file), 2);
     assert_eq!(objects(&after_a_crash(&file)), 1);
 }
+
+#[derive(Persist)]
+struct Block<const N: usize> {
+    words: [u64; N],
+}
+
+#[derive(Persist)]
+struct Mixed<T, const IS: bool, const BY: i8, const LETTER: char> {
+    value: T,
+}
+
+#[test]
+fn types_whose_constants_differ_have_names_of_their_own() {
+    type One = Mixed<u64, true, -1, 'x'>;
+    type Two = Mixed<u64, true, -2, 'x'>;
+    assert_eq!(Block::<3>::name(), "heap::soundness::Block<3>");
+    assert_eq!(One::name(), "heap::soundness::Mixed<u64, true, -1, x>");
+    assert_ne!(Block::<3>::NAME, Block::<4>::NAME);
+    assert_ne!(One::NAME, Two::NAME);
+    let file = volatile();
+    file.enter(|heap| {
+        let root = heap.root_or::<(Ptr<'_, Block<3>>, Ptr<'_, Block<4>>), Error>(|tx| {
+            Ok((tx.alloc(Block { words: [3; 3] })?, tx.alloc(Block { words: [4; 4] })?))
+        });
+        let root = root.unwrap();
+        let both = heap.atomic(|tx| {
+            let (three, four) = tx.read(&root)?;
+            Ok::<_, Error>((tx.read(&three)?.words, tx.read(&four)?.words))
+        });
+        assert_eq!(both.unwrap(), ([3; 3], [4; 4]));
+    });
+    assert_eq!(objects(&file), 3);
+}

@@ -50,15 +50,74 @@ impl<'h, L: Counted> Access<'h, L> {
         if kind_of(self.notes.change.get(self.arena, proxy, HEAD)?) != TYPE_PROXY {
             return Err(Error::Damaged { what: "a weak pointer", offset: proxy });
         }
-        let target = self.notes.change.get(self.arena, proxy, PROXY_TARGET)?;
-        if target == 0 || !self.arena.handles.acquire(target) {
-            return Ok(None);
-        }
+        let target = loop {
+            let target = self.notes.change.get(self.arena, proxy, PROXY_TARGET)?;
+            if target == 0 {
+                return Ok(None);
+            }
+            if self.arena.handles.acquire(target) {
+                break target;
+            }
+            // A commit is about to destroy it, and may fail: then it is there still.
+            std::thread::yield_now();
+        };
         let object: Ptr<'h, T> = Ptr::of(Anchor::counted(self.arena, target));
         if self.notes.change.get(self.arena, proxy, PROXY_TARGET)? != target {
             return Ok(None);
         }
         self.check_type(&object)?;
         Ok(Some(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use crate::{Error, HeapFile, PoolOptions, Ptr, Weak};
+
+    /// A commit that fails, as where the pool is full, destroys nothing.
+    #[test]
+    fn an_object_that_a_failing_commit_was_to_destroy_is_there_for_weak_pointers() {
+        let options = PoolOptions { size: 16 << 20, ..PoolOptions::default() };
+        HeapFile::volatile(&options)
+            .unwrap()
+            .enter(|heap| {
+                type Root<'h> = (Ptr<'h, u64>, Weak<'h, u64>);
+                let root = heap.root_or::<Root<'_>, Error>(|tx| {
+                    let object = tx.alloc(7_u64)?;
+                    let weak = tx.downgrade(&object)?;
+                    Ok((object, weak))
+                })?;
+                let weak = heap.atomic(|tx| Ok::<_, Error>(tx.read(&root)?.1))?;
+                let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+                let (arena, bits) = heap
+                    .atomic(|tx| Ok::<_, Error>((tx.arena, tx.read(&root)?.0.anchor().bits())))?;
+                assert!(arena.handles.doom(bits), "no pointer of the program is left");
+                let value = std::thread::scope(|scope| {
+                    let other = scope.spawn(|| {
+                        heap.atomic(|tx| {
+                            begun.store(true, Ordering::SeqCst);
+                            let object = tx.upgrade(&weak)?;
+                            ended.store(true, Ordering::SeqCst);
+                            object.map(|object| tx.read(&object)).transpose()
+                        })
+                    });
+                    while !begun.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    // It waits however long this lasts; each of these gives it the chance not to.
+                    for _ in 0..20_000 {
+                        std::thread::yield_now();
+                    }
+                    let had_ended = ended.load(Ordering::SeqCst);
+                    arena.handles.end_doom(bits, false);
+                    assert!(!had_ended, "what becomes of the object is not known");
+                    other.join().unwrap()
+                });
+                assert_eq!(value?, Some(7));
+                Ok::<_, Error>(())
+            })
+            .unwrap();
     }
 }

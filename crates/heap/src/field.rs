@@ -56,6 +56,11 @@ impl<'h, F> Place<'h, F> {
         self.anchor.arena()
     }
 
+    /// Where the object lies.
+    pub(crate) fn offset(&self) -> u64 {
+        tembo_pool::Object::from_bits(self.anchor.bits()).offset()
+    }
+
     /// The object, the type that it is to have, and the word of its fields.
     pub(crate) fn parts(&self) -> (u64, Expected<'h>, u64) {
         (self.anchor.bits(), self.expected, self.at)

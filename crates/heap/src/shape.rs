@@ -1,5 +1,7 @@
 //! How the fields of a type are laid out: what destruction, marking and tools know of a type without its program.
 
+use tembo_pool::OBJECT_SIZE_MAX;
+
 /// The layout of a value, in words of eight bytes. It is stored with each type, so that a heap can be marked, checked and shown
 /// by programs that do not have the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +36,9 @@ impl Shape {
             Shape::Plain { words, .. } => *words,
             Shape::Pointer(_) | Shape::Weak(_) | Shape::Slice(_) | Shape::Bytes => 1,
             Shape::Fields(fields) => sum(fields.iter().map(|(_, shape)| shape.words())),
-            Shape::Variants(all) => all.iter().map(|(_, s)| s.words()).max().unwrap_or(0) + 1,
+            Shape::Variants(all) => {
+                all.iter().map(|(_, s)| s.words()).max().unwrap_or(0).saturating_add(1)
+            }
             Shape::Array(count, shape) => count.saturating_mul(shape.words()),
         }
     }
@@ -174,13 +178,28 @@ impl Shape {
         }
     }
 
-    /// What was stored; `None`: it is damaged.
+    /// What was stored of a whole object, nested no deeper than `depth`; `None`: it is damaged.
     pub(crate) fn decode(from: &mut &[u8], depth: usize) -> Option<Shape> {
+        let (&first, rest) = from.split_first()?;
+        match first {
+            b'[' => {
+                *from = rest;
+                Some(Shape::Slice(Box::new(Shape::decode_value(from, depth.checked_sub(1)?)?)))
+            }
+            b'b' => {
+                *from = rest;
+                Some(Shape::Bytes)
+            }
+            _ => Shape::decode_value(from, depth),
+        }
+    }
+
+    /// The same of a value, which may be a part of another one: its length is known.
+    fn decode_value(from: &mut &[u8], depth: usize) -> Option<Shape> {
         let (&first, rest) = from.split_first()?;
         *from = rest;
         let depth = depth.checked_sub(1)?;
-        let boxed = |from: &mut &[u8]| Some(Box::new(Shape::decode(from, depth)?));
-        Some(match first {
+        let shape = match first {
             b'w' => Shape::Plain { name: text_of(from)?, words: number(from)? },
             b'*' => Shape::Pointer(text_of(from)?),
             b'~' => Shape::Weak(text_of(from)?),
@@ -188,15 +207,14 @@ impl Shape {
                 let count = number(from)?;
                 let mut all = Vec::new();
                 for _ in 0..count {
-                    all.push((text_of(from)?, Shape::decode(from, depth)?));
+                    all.push((text_of(from)?, Shape::decode_value(from, depth)?));
                 }
                 if first == b'{' { Shape::Fields(all) } else { Shape::Variants(all) }
             }
-            b'a' => Shape::Array(number(from)?, boxed(from)?),
-            b'[' => Shape::Slice(boxed(from)?),
-            b'b' => Shape::Bytes,
+            b'a' => Shape::Array(number(from)?, Box::new(Shape::decode_value(from, depth)?)),
             _ => return None,
-        })
+        };
+        (shape.words() <= OBJECT_SIZE_MAX / 8).then_some(shape)
     }
 }
 
@@ -251,4 +269,67 @@ pub const fn hash(seed: u64, text: &str) -> u64 {
 pub const fn mix(one: u64, two: u64) -> u64 {
     let mixed = (one.rotate_left(5) ^ two).wrapping_mul(0x517c_c1b7_2722_0a95);
     mixed ^ mixed >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(words: u64) -> Shape {
+        Shape::Plain { name: "word".into(), words }
+    }
+
+    fn slice(cell: Shape) -> Shape {
+        Shape::Slice(Box::new(cell))
+    }
+
+    fn fields(shape: Shape) -> Shape {
+        Shape::Fields(vec![("field".into(), shape)])
+    }
+
+    fn decoded(shape: &Shape) -> Option<Shape> {
+        let mut bytes = Vec::new();
+        shape.encode(&mut bytes);
+        Shape::decode(&mut &bytes[..], 64)
+    }
+
+    /// A walk of it would follow numbers that no object bounds.
+    #[test]
+    fn a_slice_or_bytes_within_another_value_are_damage() {
+        let pointer = || Shape::Pointer("some".into());
+        let whole = [slice(fields(pointer())), Shape::Bytes, fields(pointer()), slice(plain(0))];
+        for shape in whole {
+            assert_eq!(decoded(&shape).as_ref(), Some(&shape));
+        }
+        for part in [slice(pointer()), Shape::Bytes] {
+            let around: [fn(Shape) -> Shape; 4] = [
+                slice,
+                fields,
+                |part| Shape::Variants(vec![("one".into(), part)]),
+                |part| Shape::Array(2, Box::new(part)),
+            ];
+            for around in around {
+                assert_eq!(decoded(&around(part.clone())), None, "{:?}", around(part));
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_of_more_words_than_an_object_is_damage() {
+        let most = OBJECT_SIZE_MAX / 8;
+        let large = |words| [plain(words), Shape::Array(words, Box::new(plain(1)))];
+        for shape in large(most) {
+            assert_eq!(decoded(&shape), Some(shape));
+        }
+        for words in [most + 1, u64::MAX - 1, u64::MAX] {
+            for shape in large(words) {
+                let variants = Shape::Variants(vec![("one".into(), shape.clone())]);
+                let both = Shape::Fields(vec![("a".into(), plain(1)), ("b".into(), shape.clone())]);
+                for shape in [variants, both, slice(shape.clone()), shape] {
+                    assert_eq!(decoded(&shape), None, "{shape:?}");
+                    assert!(shape.words() > most || matches!(shape, Shape::Slice(_)));
+                }
+            }
+        }
+    }
 }

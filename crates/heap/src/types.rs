@@ -114,8 +114,15 @@ impl Types {
     /// Reads the chain that begins with an object.
     pub(crate) fn read(pool: &Pool, newest: u64) -> Result<Types, Error> {
         let (mut found, mut bits) = (Vec::new(), newest);
-        while bits != 0 && found.len() <= TYPES_MAX {
+        while bits != 0 {
             let (entry, before) = read_one(pool, Object::from_bits(bits))?;
+            // Each number is one less than the one before, so that a ring of types is met at once.
+            let newer = found.last().map(|newer: &TypeEntry| newer.number);
+            let follows = newer.is_none_or(|newer| entry.number.checked_add(1) == Some(newer));
+            let is_one = usize::from(entry.number) < usize::from(TYPE_FIRST) + TYPES_MAX;
+            if entry.number < TYPE_FIRST || !is_one || !follows {
+                return Err(damaged("the number of a type", entry.object));
+            }
             found.push(entry);
             bits = before;
         }
@@ -265,10 +272,11 @@ fn read_one(pool: &Pool, object: Object) -> Result<(TypeEntry, u64), Error> {
     let word = |index: usize| words[index].load();
     let (name, shape) = (word(KIND_SIZES) as u32, (word(KIND_SIZES) >> 32) as u32);
     let at = object.offset() + 8 * KIND_TEXT as u64;
-    if 8 * KIND_TEXT as u64 + u64::from(name) + u64::from(shape) > object.size() {
+    let size = u64::from(name) + u64::from(shape);
+    if size > TEXT_MAX as u64 || 8 * KIND_TEXT as u64 + size > object.size() {
         return Err(damaged("the size of a type", object));
     }
-    let text = pool.region().media_bytes(at, u64::from(name) + u64::from(shape));
+    let text = pool.region().media_bytes(at, size);
     let text = text.as_ref().map(MediaBytes::to_vec).unwrap_or_default();
     let (name, mut shape) = text.split_at_checked(name as usize).unwrap_or((&[], &[]));
     let name = String::from_utf8(name.to_vec());

@@ -52,6 +52,9 @@ impl<T> Default for PDeque<'_, T> {
     }
 }
 
+/// The first element, how many there are, and the cells, with their number.
+type Found<'h, T> = (u64, u64, Option<Ptr<'h, Slice<T>>>, u64);
+
 impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
     /// How many elements it has.
     ///
@@ -69,14 +72,24 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
         Ok(self.len(tx)? == 0)
     }
 
+    /// The ring as it is.
+    fn read<L: Layer>(&self, tx: &mut Access<'h, L>) -> Result<Found<'h, T>, Error> {
+        let PDeque { first, len, cells } = tx.at(self)?;
+        let room = cells.as_ref().map_or(Ok(0), |cells| tx.slice_len(cells))?;
+        if len > room || first > room || room > u64::MAX / 2 {
+            let offset = self.offset();
+            return Err(Error::Damaged { what: "the cells of a deque", offset });
+        }
+        Ok((first, len, cells, room))
+    }
+
     /// The ring with a free cell; its first element, its elements, its cells.
     #[allow(clippy::type_complexity)]
     fn ring<L: Layer>(
         &self,
         tx: &mut Access<'h, L>,
     ) -> Result<(Ptr<'h, Slice<T>>, u64, u64, u64), Error> {
-        let PDeque { first, len, cells } = tx.at(self)?;
-        let room = cells.as_ref().map_or(Ok(0), |cells| tx.slice_len(cells))?;
+        let (first, len, cells, room) = self.read(tx)?;
         if let Some(cells) = cells.clone().filter(|_| len < room) {
             return Ok((cells, first, len, room));
         }
@@ -132,10 +145,9 @@ impl<'h, T: Persist<'h>> Place<'h, PDeque<'h, T>> {
     }
 
     fn pop<L: Layer>(&self, tx: &mut Access<'h, L>, is_front: bool) -> Result<Option<T>, Error> {
-        let PDeque { first, len, cells } = tx.at(self)?;
+        let (first, len, cells, room) = self.read(tx)?;
         let Some(cells) = cells.filter(|_| len > 0) else { return Ok(None) };
-        let room = tx.slice_len(&cells)?.max(1);
-        let at = if is_front { first } else { (first + len - 1) % room };
+        let at = if is_front { first % room } else { (first + len - 1) % room };
         let value = tx.cell(&cells, at)?;
         tx.clear_cell(&cells, at)?;
         if is_front {

@@ -110,7 +110,9 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         let hash = hash_of(key);
         let index = hash % view.len(buckets)?.max(1);
         let (mut before, mut at) = (None, view.follow_cell::<Bucket<'h, V>>(buckets, index)?);
+        let mut chain = Chain::default();
         while let Some(entry) = at {
+            chain.pass(entry.offset())?;
             let mut seen = view.look(entry)?;
             let (own, next) = (seen.get(HashEntry::HASH)?, seen.follow(HashEntry::NEXT)?);
             if own == hash
@@ -205,7 +207,7 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         let entry = tx.alloc(HashEntry { hash, key, value, next })?;
         tx.set_cell(&buckets, index, Some(entry))?;
         let len = self.len(tx)?;
-        tx.put(&self.field(PHashMap::LEN), len + 1)?;
+        tx.put(&self.field(PHashMap::LEN), len.saturating_add(1))?;
         Ok(None)
     }
 
@@ -219,12 +221,15 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
         if let Some(buckets) = buckets.clone().filter(|_| len < size) {
             return Ok(buckets);
         }
-        let larger = (2 * size).max(FIRST);
+        let larger = size.saturating_mul(2).max(FIRST);
+        let mut left = len;
         let table = tx.alloc_slice::<Bucket<'h, V>>(larger)?;
         for index in 0..size {
             let Some(buckets) = &buckets else { break };
             let mut at = tx.cell(buckets, index)?;
             while let Some(entry) = at {
+                // Each is moved once, however the entries of a damaged map refer to each other.
+                left = left.checked_sub(1).ok_or_else(|| damaged_number(entry.offset()))?;
                 let to = tx.get(&entry, HashEntry::HASH)? % larger;
                 let (next, behind) = (tx.get(&entry, HashEntry::NEXT)?, tx.cell(&table, to)?);
                 tx.set(&entry, HashEntry::NEXT, behind)?;
@@ -275,6 +280,32 @@ impl<'h, V: Persist<'h>> Place<'h, PHashMap<'h, V>> {
     }
 }
 
+fn damaged_number(offset: u64) -> Error {
+    Error::Damaged { what: "the number of keys of a map", offset }
+}
+
+/// A walk along the entries of a bucket, which in a damaged map may refer to each other in a ring. (Brent, 1980: each entry is
+/// compared with one that was passed, which is another one after twice as many steps.)
+#[derive(Default)]
+struct Chain {
+    passed: u64,
+    steps: u64,
+}
+
+impl Chain {
+    /// The next entry, by its offset.
+    fn pass(&mut self, offset: u64) -> Result<(), Error> {
+        if offset == self.passed {
+            return Err(Error::Damaged { what: "a bucket of a map", offset });
+        }
+        if self.steps.is_power_of_two() || self.steps == 0 {
+            self.passed = offset;
+        }
+        self.steps += 1;
+        Ok(())
+    }
+}
+
 /// The keys of a map with their values.
 struct Entries<'v, 'h, V, L: Layer> {
     view: View<'v, 'h, L>,
@@ -301,13 +332,12 @@ impl<'v, 'h, V: Persist<'h>, L: Layer> Entries<'v, 'h, V, L> {
     fn step(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
         let Some(entry) = self.entry()? else { return Ok(None) };
         let offset = entry.offset();
-        let damaged = |what| Error::Damaged { what, offset };
-        let most = self.most.checked_sub(1);
-        self.most = most.ok_or_else(|| damaged("the number of keys of a map"))?;
+        self.most = self.most.checked_sub(1).ok_or_else(|| damaged_number(offset))?;
         let mut seen = self.view.look(entry)?;
         let (key, next) = (seen.follow(HashEntry::KEY)?, seen.follow(HashEntry::NEXT)?);
         let value = seen.get(HashEntry::VALUE)?;
-        let key = self.view.bytes(key.ok_or_else(|| damaged("a key"))?)?;
+        let key = key.ok_or(Error::Damaged { what: "a key", offset })?;
+        let key = self.view.bytes(key)?;
         self.next = next;
         Ok(Some((key, value)))
     }

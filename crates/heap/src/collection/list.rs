@@ -82,7 +82,7 @@ impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
         let PList { len, first, last } = tx.at(self)?;
         let node = tx.alloc(ListNode { value, next: first })?;
         let last = last.or_else(|| Some(node.clone()));
-        tx.put(self, PList { len: len + 1, first: Some(node), last })
+        tx.put(self, PList { len: len.saturating_add(1), first: Some(node), last })
     }
 
     /// Adds an element at the end.
@@ -96,7 +96,7 @@ impl<'h, T: Persist<'h>> Place<'h, PList<'h, T>> {
             tx.set(last, ListNode::NEXT, Some(node.clone()))?;
         }
         let first = first.or_else(|| Some(node.clone()));
-        tx.put(self, PList { len: len + 1, first, last: Some(node) })
+        tx.put(self, PList { len: len.saturating_add(1), first, last: Some(node) })
     }
 
     /// Takes the first element.

@@ -114,7 +114,11 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
         let cells = match cells {
             Some(cells) if len < room => cells,
             before => {
-                let cells = tx.alloc_slice((2 * room).max(FIRST))?;
+                if len > room {
+                    let offset = self.offset();
+                    return Err(Error::Damaged { what: "the length of a vector", offset });
+                }
+                let cells = tx.alloc_slice(room.saturating_mul(2).max(FIRST))?;
                 if let Some(before) = before {
                     for index in 0..len {
                         let value = tx.cell(&before, index)?;
@@ -126,7 +130,7 @@ impl<'h, T: Persist<'h>> Place<'h, PVec<'h, T>> {
             }
         };
         tx.set_cell(&cells, len, value)?;
-        tx.put(&self.field(PVec::LEN), len + 1)
+        tx.put(&self.field(PVec::LEN), len.saturating_add(1))
     }
 
     /// Takes the last element.

@@ -5,6 +5,7 @@ mod by_hand;
 mod collections;
 mod counts;
 mod cycles;
+mod damage;
 mod full;
 mod iteration;
 mod layers;

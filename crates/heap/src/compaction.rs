@@ -24,13 +24,12 @@ use crate::Error;
 use crate::arena::{Arena, Ledger};
 use crate::change::Change;
 use crate::format::{
-    BODY, CHUNK_BEFORE, CHUNK_WORDS, HEAD, PROXY, PROXY_TARGET, ROOT_ROOT, TYPE_PROXY, kind_of,
-    low_of,
+    BODY, CHUNK_BEFORE, CHUNK_WORDS, HEAD, PROXY, ROOT_ROOT, TYPE_PROXY, kind_of, low_of,
 };
 use crate::mark::each_pointer;
 use crate::moving::{Compaction, Index, Moving};
 use crate::settlement::Settlement;
-use crate::{tenant, upkeep};
+use crate::{proxy, tenant, upkeep};
 
 /// Passes of a compaction, at most: the first ones empty chunks, the others fill the lowest.
 const PASSES_MAX: u64 = 8;
@@ -261,13 +260,9 @@ impl Batch {
         let (count, mut words) = ((Object::from_bits(bits).size() / 8) as usize, Vec::new());
         arena.words(bits, 0, count)?;
         self.change.read(arena, bits, 0, count, &mut words)?;
-        // What an object and its proxy know of each other.
-        let (known, back) = match kind_of(words[HEAD]) {
-            TYPE_PROXY => (words[PROXY_TARGET], PROXY),
-            _ => (words[PROXY], PROXY_TARGET),
-        };
+        let known = proxy::other(arena, &self.change, bits, kind_of(words[HEAD]))?;
         self.change.make(to, words);
-        if known != 0 {
+        if let Some((known, back)) = known {
             self.change.set(known, back, to);
         }
         for (from, at) in places {

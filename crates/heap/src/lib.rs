@@ -57,6 +57,7 @@ mod ownership;
 mod persist;
 mod plain;
 mod pointer;
+mod proxy;
 mod records;
 mod refused;
 mod report;

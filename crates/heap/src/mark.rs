@@ -10,6 +10,7 @@ use crate::format::{
     BODY, CHUNK_BEFORE, CHUNK_WORDS, HEAD, PROXY, PROXY_TARGET, ROOT_DOOMED, ROOT_ORPHANS,
     ROOT_ROOT, TYPE_PROXY, kind_of, low_of,
 };
+use crate::proxy;
 use crate::settlement::Settlement;
 use crate::shape::Shape;
 use crate::types::Types;
@@ -110,21 +111,12 @@ impl Content {
 
     /// Counts are right but for what cycles hold, proxies and their objects know each other.
     pub(crate) fn check(&self, arena: &Arena) -> Result<(), Error> {
+        let unchanged = Change::default();
         for found in &self.objects {
             if found.count < found.references {
                 return Err(damaged("a count", found.bits));
             }
-            if found.kind == TYPE_PROXY {
-                let target = arena.word(found.bits, PROXY_TARGET)?;
-                if target != 0 && arena.word(target, PROXY)? != found.bits {
-                    return Err(damaged("a proxy", found.bits));
-                }
-            } else {
-                let proxy = arena.word(found.bits, PROXY)?;
-                if proxy != 0 && arena.word(proxy, PROXY_TARGET)? != found.bits {
-                    return Err(damaged("an object's proxy", found.bits));
-                }
-            }
+            proxy::other(arena, &unchanged, found.bits, found.kind)?;
         }
         Ok(())
     }

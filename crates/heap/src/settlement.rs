@@ -30,6 +30,7 @@ use crate::format::{
 };
 use crate::hand::Hand;
 use crate::keyed::Keyed;
+use crate::proxy;
 use crate::shape::Shape;
 
 /// Pointers of one object that a step of destruction looks at, at most.
@@ -246,18 +247,10 @@ impl<'a> Settlement<'a> {
 
     /// Weak pointers to the object give none from here on; a proxy is its object's no more.
     pub(crate) fn end_weak(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
-        if kind == TYPE_PROXY {
-            let target = self.get(bits, PROXY_TARGET)?;
-            if target != 0 {
-                self.change.set(target, PROXY, 0);
-                self.change.set(bits, PROXY_TARGET, 0);
-            }
-        } else {
-            let proxy = self.get(bits, PROXY)?;
-            if proxy != 0 {
-                self.change.set(proxy, PROXY_TARGET, 0);
-                self.change.set(bits, PROXY, 0);
-            }
+        if let Some((other, back)) = proxy::other(self.arena, self.change, bits, kind)? {
+            self.change.set(other, back, 0);
+            let place = if kind == TYPE_PROXY { PROXY_TARGET } else { PROXY };
+            self.change.set(bits, place, 0);
         }
         Ok(())
     }

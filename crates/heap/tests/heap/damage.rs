@@ -1,8 +1,19 @@
 //! Words of a heap that are damaged: an error says so, and nothing else is changed.
 
-use tembo_heap::{Error, Heap, PDeque, PHashMap, PVec, Persist, Ptr};
+use tembo_heap::{Error, Heap, PDeque, PHashMap, PVec, Persist, Ptr, Weak};
 
-use crate::volatile;
+use crate::{after_a_crash, volatile};
+
+#[derive(Persist)]
+struct Part<'h> {
+    number: u64,
+    next: Option<Ptr<'h, Part<'h>>>,
+    watched: Option<Weak<'h, Part<'h>>>,
+}
+
+fn part<'h>(number: u64) -> Part<'h> {
+    Part { number, next: None, watched: None }
+}
 
 /// The bits of a pointer that a word at an offset holds.
 fn word(heap: Heap<'_>, at: u64) -> u64 {
@@ -16,6 +27,61 @@ fn offset_of(bits: u64) -> u64 {
 fn damaged(heap: Heap<'_>, at: u64, bits: u64) {
     let region = heap.pool().region();
     region.store(&region.words(at, 1).unwrap()[0], bits);
+}
+
+/// The second word of an object names its proxy, the third of a proxy its object: both are stored to when one of them ends.
+#[test]
+fn a_proxy_that_does_not_know_its_object_is_damage() {
+    for of_proxy in [false, true] {
+        for bad in 0..4 {
+            let file = volatile();
+            file.enter(|heap| {
+                let root = heap.root_or::<_, Error>(|_| Ok(part(1))).unwrap();
+                let made = heap.atomic(|tx| {
+                    let two = tx.alloc(part(2))?;
+                    let watched = tx.downgrade(&two)?;
+                    let three = tx.alloc(part(3))?;
+                    tx.set(&root, Part::WATCHED, Some(watched))?;
+                    tx.set(&three, Part::NEXT, Some(two.clone()))?;
+                    tx.set(&root, Part::NEXT, Some(three.clone()))?;
+                    Ok::<_, Error>((two.offset(), three.offset()))
+                });
+                let (two, three) = made.unwrap();
+                let proxy = offset_of(word(heap, two + 8));
+                let bits = match bad {
+                    // Nothing, a place that no object has, another object, and the root of the heap.
+                    0 => 0xffff_ffff_ffff,
+                    1 => word(heap, two + 8) + 1,
+                    2 => word(heap, root.offset() + 24),
+                    _ => word(heap, proxy + 16) ^ 1 << 40,
+                };
+                damaged(heap, if of_proxy { proxy + 16 } else { two + 8 }, bits);
+                let before = heap.pool().region().media_bytes(three, 64).unwrap().to_vec();
+                let ended = heap.atomic(|tx| {
+                    let three = tx.get(&root, Part::NEXT)?.ok_or(Error::NoRoot)?;
+                    if of_proxy {
+                        tx.set(&root, Part::WATCHED, None)
+                    } else {
+                        tx.set(&three, Part::NEXT, None)
+                    }
+                });
+                let ended = ended.and_then(|()| heap.settle());
+                assert!(
+                    matches!(ended, Err(Error::Damaged { .. } | Error::Pool(_))),
+                    "{of_proxy}, {bad}: {ended:?}"
+                );
+                let now = heap.pool().region().media_bytes(three, 64).unwrap().to_vec();
+                assert_eq!(before, now, "{of_proxy}, {bad}");
+                // The heap goes on.
+                heap.atomic(|tx| tx.set(&root, Part::NUMBER, 9)).unwrap();
+            });
+            let again = after_a_crash(&file);
+            again.enter(|heap| {
+                let root = heap.root::<Part<'_>>().unwrap().unwrap();
+                assert_eq!(heap.atomic(|tx| tx.get(&root, Part::NUMBER)).unwrap(), 9);
+            });
+        }
+    }
 }
 
 #[derive(Persist)]

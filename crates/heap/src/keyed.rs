@@ -10,6 +10,7 @@ const PLACES_MAX: usize = 1 << 12;
 const FIRST: usize = 32;
 
 /// The values.
+#[derive(Clone)]
 pub(crate) struct Keyed<V> {
     /// Each behind its number; `None`: it was removed.
     all: Vec<(u64, Option<V>)>,

@@ -52,6 +52,7 @@ mod layer;
 mod look;
 mod mark;
 mod moving;
+mod noted;
 mod notes;
 mod ownership;
 mod persist;

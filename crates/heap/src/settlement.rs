@@ -30,6 +30,7 @@ use crate::format::{
 };
 use crate::hand::Hand;
 use crate::keyed::Keyed;
+use crate::noted::Noted;
 use crate::proxy;
 use crate::shape::Shape;
 
@@ -50,16 +51,16 @@ pub(crate) struct Settlement<'a> {
     /// Objects that are free when the change is made.
     freed: Vec<Object>,
     /// Objects that got into the chain of the doomed.
-    doomed: Vec<u64>,
+    doomed: Noted,
     /// Objects that get a place in the dead-on-open list, or lose theirs.
-    slots: Vec<(u64, Option<u32>)>,
+    slots: Keyed<Option<u32>>,
     /// Places that were taken, and that are given back.
     taken: Vec<u32>,
-    given: Vec<u32>,
+    given: FxHashSet<u32>,
     /// Chunks that the dead-on-open list gets.
     chunks: Vec<u64>,
     /// New objects that are not needed.
-    unmade: Vec<u64>,
+    unmade: Noted,
     /// Space is to be used again, which operations name that are not void yet.
     must_note: bool,
     /// The dead-on-open list gets no chunk.
@@ -73,8 +74,8 @@ struct Stage {
     freed: usize,
     doomed: usize,
     taken: usize,
-    slots: Vec<(u64, Option<u32>)>,
-    given: Vec<u32>,
+    slots: Keyed<Option<u32>>,
+    given: FxHashSet<u32>,
 }
 
 impl<'a> Settlement<'a> {
@@ -133,7 +134,7 @@ impl<'a> Settlement<'a> {
         let is_unlinked = |(_, words): &(u64, &[u64])| low_of(words[HEAD]) == 0;
         zero.extend(self.change.fresh().filter(is_unlinked).map(|(bits, _)| bits));
         while let Some(bits) = zero.pop() {
-            if self.unmade.contains(&bits) {
+            if self.unmade.has(bits) {
                 continue;
             }
             if !self.change.is_fresh(bits) {
@@ -161,7 +162,7 @@ impl<'a> Settlement<'a> {
         for &bits in hand.freed() {
             if self.change.is_fresh(bits) {
                 self.change.unmake(bits);
-                self.unmade.push(bits);
+                self.unmade.add(bits);
                 continue;
             }
             let kind = kind_of(self.get(bits, HEAD)?);
@@ -193,7 +194,7 @@ impl<'a> Settlement<'a> {
     /// An object of the heap ends, without the chain of the doomed.
     fn end(&mut self, bits: u64, kind: u16) -> Result<(), Error> {
         self.arena.handles.doom(bits);
-        self.doomed.push(bits);
+        self.doomed.add(bits);
         self.end_weak(bits, kind)?;
         self.clear_slot(bits);
         Ok(())
@@ -222,20 +223,20 @@ impl<'a> Settlement<'a> {
         }
         self.end_weak(bits, kind)?;
         self.change.unmake(bits);
-        self.unmade.push(bits);
+        self.unmade.add(bits);
         Ok(())
     }
 
     /// An object of the heap: if its count is 0 it is an orphan, or doomed.
     fn let_go(&mut self, bits: u64) -> Result<(), Error> {
         let word = self.get(bits, HEAD)?;
-        if low_of(word) != 0 || self.doomed.contains(&bits) {
+        if low_of(word) != 0 || self.doomed.has(bits) {
             return Ok(());
         }
         if !self.arena.handles.doom(bits) {
             return self.take_slot(bits);
         }
-        self.doomed.push(bits);
+        self.doomed.add(bits);
         self.clear_slot(bits);
         self.end_weak(bits, kind_of(word))?;
         let root = self.arena.root();
@@ -270,8 +271,8 @@ impl<'a> Settlement<'a> {
 
     /// The place of an object in the dead-on-open list, when the change is made.
     fn slot(&self, bits: u64) -> Option<u32> {
-        let changed = self.slots.iter().rev().find(|(other, _)| *other == bits);
-        changed.map_or_else(|| self.arena.handles.slot(bits), |(_, slot)| *slot)
+        let changed = self.slots.get(bits).copied();
+        changed.unwrap_or_else(|| self.arena.handles.slot(bits))
     }
 
     fn take_slot(&mut self, bits: u64) -> Result<(), Error> {
@@ -280,8 +281,8 @@ impl<'a> Settlement<'a> {
         }
         if let Some(slot) = self.arena.handles.slot(bits) {
             // It was to lose its place, and keeps it.
-            self.slots.retain(|(other, _)| *other != bits);
-            self.given.retain(|given| *given != slot);
+            self.slots.remove(bits);
+            self.given.remove(&slot);
             let (chunk, index) = self.place(slot);
             self.change.set(chunk, index, bits);
             return Ok(());
@@ -297,7 +298,7 @@ impl<'a> Settlement<'a> {
         self.taken.push(slot);
         let (chunk, index) = self.place(slot);
         self.change.set(chunk, index, bits);
-        self.slots.push((bits, Some(slot)));
+        self.slots.insert(bits, Some(slot));
         Ok(())
     }
 
@@ -307,8 +308,8 @@ impl<'a> Settlement<'a> {
         self.ledger.candidates.add(bits);
         let (chunk, index) = self.place(slot);
         self.change.set(chunk, index, 0);
-        self.given.push(slot);
-        self.slots.push((bits, None));
+        self.given.insert(slot);
+        self.slots.insert(bits, None);
     }
 
     fn add_chunk(&mut self) -> Result<(), Error> {
@@ -398,7 +399,7 @@ impl<'a> Settlement<'a> {
         let most = if len < LANE_WORDS { LANE_WORDS.min(len + WORDS_MAX) } else { len + WORDS_MAX };
         loop {
             let first = self.get(root, ROOT_DOOMED)?;
-            if !self.doomed.contains(&first) {
+            if !self.doomed.has(first) {
                 return Ok(self.change.len() <= held || len > held);
             }
             // What is new is written by this operation.
@@ -539,13 +540,13 @@ impl<'a> Settlement<'a> {
     }
 
     fn finish(mut self, is_made: bool) {
-        for bits in std::mem::take(&mut self.doomed) {
+        for bits in std::mem::take(&mut self.doomed).iter() {
             if is_made {
                 self.ledger.remove(bits);
             }
             self.arena.handles.end_doom(bits, is_made);
         }
-        for &bits in &self.unmade {
+        for bits in self.unmade.iter() {
             self.ledger.remove(bits);
         }
         if !is_made {
@@ -557,8 +558,8 @@ impl<'a> Settlement<'a> {
         if self.ledger.candidates.marking.is_some() {
             self.change.fresh().for_each(|(bits, _)| self.ledger.candidates.made(bits));
         }
-        self.ledger.free.append(&mut self.given);
-        for (bits, slot) in self.slots {
+        self.ledger.free.extend(&self.given);
+        for (bits, &slot) in self.slots.iter() {
             if self.arena.handles.set_slot(bits, slot) {
                 self.arena.drop_later(bits);
             }

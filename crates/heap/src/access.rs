@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use tembo_pmem::thread::lock;
 
 use crate::Error;
-use crate::arena::Arena;
+use crate::arena::{Arena, Ledger};
 use crate::change::Change;
 use crate::field::{Field, Place};
 use crate::format::{BODY, HEAD, ROOT_ROOT, ROOT_TYPES, TYPE_PROXY, head, kind_of};
@@ -143,10 +143,16 @@ impl<'h, L: Layer> Access<'h, L> {
 
     pub(crate) fn make(&mut self, number: u16, mut words: Vec<u64>) -> Result<Anchor<'h>, Error> {
         self.has_changed = true;
-        let spare = self.hand.take(words.len() as u64);
-        let taken = spare.map_or_else(|| self.arena.take(words.len() as u64), Ok);
-        self.is_full |= matches!(taken, Err(Error::Pool(tembo_pool::Error::PoolFull { .. })));
-        let object = taken?;
+        let object = match self.hand.take(words.len() as u64) {
+            Some(spare) => spare,
+            None => match self.arena.take(words.len() as u64) {
+                Err(Error::Pool(tembo_pool::Error::PoolFull { .. })) => {
+                    let arena = self.arena;
+                    self.take_cleared(&mut lock(&arena.ledger), words.len() as u64)?
+                }
+                taken => taken?,
+            },
+        };
         let bits = object.to_bits();
         words[HEAD] = head(number, 0);
         if L::COUNTS {
@@ -155,6 +161,27 @@ impl<'h, L: Layer> Access<'h, L> {
         self.notes.change.make(bits, words);
         self.notes.made.push(bits);
         Ok(self.anchor(bits))
+    }
+
+    /// Space for an object, for which what is dead makes room if there is none.
+    fn take_cleared(
+        &mut self,
+        ledger: &mut Ledger,
+        words: u64,
+    ) -> Result<tembo_pool::Object, Error> {
+        let is_full = |taken: &Result<_, Error>| {
+            matches!(taken, Err(Error::Pool(tembo_pool::Error::PoolFull { .. })))
+        };
+        let mut taken = self.arena.take(words);
+        if is_full(&taken) && self.arena.has_dead()? {
+            // What cannot be destroyed makes no room: the pool is full, and that is said.
+            let _ = crate::upkeep::all(self.arena, ledger);
+            // In the space of what it has seen and dropped there may be other objects from here on.
+            self.notes.known.clear();
+            taken = self.arena.take(words);
+        }
+        self.is_full |= is_full(&taken);
+        taken
     }
 
     /// A pointer to an object, which is counted already if the layer counts.
@@ -412,7 +439,7 @@ impl<'h, L: Layer> Access<'h, L> {
             return Ok(number);
         }
         let (words, entry) = arena.types.next(&described, arena.root_word(ROOT_TYPES)?)?;
-        let object = arena.take(words.len() as u64)?;
+        let object = self.take_cleared(&mut ledger, words.len() as u64)?;
         let mut change = Change::default();
         change.make(object.to_bits(), words);
         change.set(arena.root(), ROOT_TYPES, object.to_bits());

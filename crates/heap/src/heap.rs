@@ -184,6 +184,9 @@ impl<'h> Heap<'h> {
         let Some(_under_way) = UnderWay::begin(self.arena) else {
             return Attempt::Done(Err(Error::Nested.into()));
         };
+        if company == Company::Alone {
+            tenant::find_room(self.arena);
+        }
         let (_beside, _alone) = match company {
             Company::Others => (Some(self.arena.enter()), None),
             Company::Alone => (None, Some(self.arena.alone())),

@@ -9,6 +9,7 @@ use crate::layer::{Base, Checkpointed};
 use crate::mark::children_of;
 use crate::persist::{Expected, Object};
 use crate::pointer::Ptr;
+use crate::tenant;
 use crate::under_way::UnderWay;
 
 /// Lets `body` use a heap alone.
@@ -17,6 +18,7 @@ pub(crate) fn enter<'h, L: Checkpointed, R, E: From<Error>>(
     body: impl FnOnce(&mut Access<'h, L>) -> Result<R, E>,
 ) -> Result<R, E> {
     let _under_way = UnderWay::begin(arena).ok_or(Error::Nested)?;
+    tenant::find_room(arena);
     let _alone = arena.alone();
     let _all = (!L::COUNTS).then(|| {
         if !arena.pool.region().is_read_only() {

@@ -139,3 +139,12 @@ pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
     sweep.finish([])?;
     Ok(true)
 }
+
+/// Before the heap is used alone, which is not done again if the pool is full meanwhile: where little space is left finds what an
+/// earlier process has freed. The caller has not locked the heap.
+pub(crate) fn find_room(arena: &Arena) {
+    if !arena.pool.region().is_read_only() && arena.pool.is_short() {
+        // What keeps a sweep from being made does not keep the heap from being used.
+        let _ = sweep(arena);
+    }
+}

@@ -161,6 +161,86 @@ fn what_is_dead_makes_room_for_the_transaction_that_needs_it() {
     });
 }
 
+#[derive(Persist)]
+struct Unknown {
+    words: [u64; 3],
+}
+
+/// Objects that are dead when what they were linked by, and the program, have dropped them.
+fn leave_dead<'h>(heap: Heap<'h>, top: &Ptr<'h, Top<'h>>) -> Result<(), Error> {
+    let held = heap.atomic(|tx| {
+        let filler = tx.get(top, Top::FILLER)?;
+        let mut held = Vec::new();
+        for index in 1..40 {
+            held.push(tx.cell(&filler, index)?);
+            tx.set_cell(&filler, index, None)?;
+        }
+        Ok::<_, Error>(held)
+    });
+    held.map(drop)
+}
+
+#[test]
+fn what_is_dead_makes_room_for_what_uses_the_heap_alone() {
+    in_a_full_pool(|heap, top| {
+        leave_dead(heap, top)?;
+        heap.exclusive(|tx| tx.alloc_bytes(&[2; 3000]).map(drop))
+    });
+    in_a_full_pool(|heap, top| {
+        leave_dead(heap, top)?;
+        heap.safe(|heap| {
+            let filler = heap.get(top, Top::FILLER)?;
+            for index in 1..9 {
+                let bytes = heap.alloc_bytes(&[3; 3000])?;
+                heap.set_cell(&filler, index, Some(bytes))?;
+            }
+            heap.checkpoint()
+        })
+    });
+}
+
+#[test]
+fn what_is_dead_makes_room_for_a_type() {
+    in_a_full_pool(|heap, top| {
+        leave_dead(heap, top)?;
+        heap.exclusive(|tx| tx.alloc(Unknown { words: [1; 3] }).map(drop))
+    });
+}
+
+/// What is free is not known after a crash, before a sweep.
+#[test]
+fn what_a_sweep_finds_makes_room_for_what_uses_the_heap_alone() {
+    type Use = for<'h> fn(Heap<'h>) -> Result<(), Error>;
+    let uses: [Use; 2] = [
+        |heap| heap.exclusive(|tx| tx.alloc(Unknown { words: [1; 3] }).map(drop)),
+        |heap| {
+            heap.safe(|heap| {
+                heap.alloc(Unknown { words: [1; 3] })?;
+                heap.checkpoint()
+            })
+        },
+    ];
+    for uses in uses {
+        let mut options = PoolOptions { size: 2 << 20, ..PoolOptions::default() };
+        options.region.size_max = options.size;
+        let file = HeapFile::volatile(&options).unwrap();
+        file.enter(|heap| {
+            let top = full(heap);
+            leave_dead(heap, &top).unwrap();
+            heap.settle().unwrap();
+        });
+        let region = file.pool().region();
+        let image = region.media_bytes(0, region.size()).unwrap().to_vec();
+        let region = tembo_pmem::Region::from_image(&image, &options.region).unwrap();
+        let kinds = tembo_heap::kinds(tembo_pool::Kinds::default());
+        let pool = tembo_pool::Pool::from_region_of(region, kinds).unwrap();
+        let again = HeapFile::of(&std::sync::Arc::new(pool), "heap").unwrap();
+        assert!(again.pool().usage().recovering);
+        again.enter(uses).unwrap();
+        objects(&again);
+    }
+}
+
 #[test]
 fn what_makes_room_waits_for_what_walks_the_heap_alone() {
     let mut options = PoolOptions { size: 4 << 20, ..PoolOptions::default() };

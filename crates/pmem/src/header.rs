@@ -94,6 +94,18 @@ impl<T: Slot> Slots<T> {
         self.write_slot(step, sync_step, &self.value)
     }
 
+    /// [Settles](Slots::settle) the header as it was found, and then [updates](Slots::update) it: a changed one that is torn leaves that one. Both
+    /// are the same steps.
+    pub(crate) fn update_found(
+        &mut self,
+        step: &'static str,
+        sync_step: &'static str,
+        change: impl FnOnce(&mut T),
+    ) -> Result<(), Error> {
+        self.settle(step, sync_step)?;
+        self.update(step, sync_step, change)
+    }
+
     fn write_slot(
         &self,
         step: &'static str,

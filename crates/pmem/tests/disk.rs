@@ -234,6 +234,48 @@ fn a_failed_sync_of_the_log_poisons_and_the_next_opening_works() {
     }
 }
 
+/// The header that an opening finds may be in the system's memory alone, after a sync that failed, and the one before it the only one
+/// on the disk. The opening writes its own in the place of that one, and the power goes while it does.
+#[test]
+fn a_header_of_the_log_that_is_torn_by_an_opening_leaves_another_one() {
+    const LOG: &str = "/disk/pool.log";
+    const SLOTS: [usize; 2] = [0, 2048];
+    let content = |disk: SimDisk| disk.content(Path::new(LOG)).unwrap();
+    let mut torn = 0;
+    for nth in 1..12 {
+        let disk = SimDisk::default();
+        let region = create(&disk, SyncPolicy::Always).unwrap();
+        let mut history = History::new(&region);
+        disk.fail(Fault::once(Failure::Error, "log.trim_sync", nth));
+        let mut random = Random::new(nth);
+        let failed = (0..2000).any(|_| work(&region, &mut history, &mut random, 1).is_err());
+        assert!(failed, "trim {nth}");
+        drop(region);
+        let next = killed(&disk);
+        next.record();
+        drop(reopen(&next));
+        let points = next.points();
+        for (at, point) in points.iter().enumerate() {
+            if point.step != "log.resume_next_sync" {
+                continue;
+            }
+            // What is being written has changed in the step before.
+            let (before, now) = (&points[at - 1].snapshot, &point.snapshot);
+            let (before, now) = (content(before.after_kill()), content(now.after_kill()));
+            let slot = SLOTS.into_iter().find(|at| before[*at..at + 512] != now[*at..at + 512]);
+            let Some(slot) = slot else { continue };
+            let after = point.snapshot.after_power_loss(Chooser::new(Rest::Old));
+            let mut bytes = after.content(Path::new(LOG)).unwrap();
+            bytes[slot..slot + 256].copy_from_slice(&now[slot..slot + 256]);
+            bytes[slot + 256..slot + 512].fill(0);
+            after.put(Path::new(LOG), &bytes);
+            history.check(&image(&reopen(&after)), &format!("trim {nth}"));
+            torn += 1;
+        }
+    }
+    assert!(torn >= 11, "{torn}");
+}
+
 #[test]
 fn no_thread_hangs_when_the_log_fails_under_load() {
     for at in [1, 3, 10, 40, 150] {

@@ -227,8 +227,9 @@ impl Found {
     fn settle(&mut self, replay: &Replay) -> Result<(), Error> {
         let write = |bytes: &[u8], position| self.ring.write("log.resume_write", bytes, position);
         replay.unsettled(write).map_err(|e| Error::io("write", self.header.path(), e))?;
-        // ORDER: what was read is durable, with the header, before anything is built on it.
-        self.header.update("log.resume_next_write", "log.resume_next_sync", |header| {
+        // ORDER: what was read is durable, with the header that was found, before that one's successor overwrites the one before it, and before
+        // anything is built on it.
+        self.header.update_found("log.resume_next_write", "log.resume_next_sync", |header| {
             header.previous = header.generation;
             header.generation.set(header.previous.get() + 1);
         })

@@ -124,3 +124,24 @@ fn sections_within_another_give_back_what_they_have_not_used() {
     drop(outer);
     assert_eq!(get(&region, 1000), 1000);
 }
+
+#[test]
+fn a_log_whose_name_another_has_taken_is_not_gone_on_with() {
+    let disk = SimDisk::default();
+    let region = create(&disk);
+    fill(&disk, &["log.extend_allocate"]);
+    let mut count = 3 * SMALL / 128;
+    (1..=count).for_each(|value| put(&region, value));
+    region.sync().unwrap();
+    drop(region);
+
+    fill(&disk, &["log.sync_dir"]);
+    if let Ok(region) = Region::open(&pool(), &options(&disk)) {
+        count += 1;
+        put(&region, count);
+        region.sync().unwrap();
+    }
+    let left = options(&disk.snapshot().after_kill());
+    let region = Region::open(&pool(), &left).unwrap();
+    (0..60).for_each(|before| assert_eq!(get(&region, count - before), count - before));
+}

@@ -405,8 +405,10 @@ fn create_as(
     slots.update("log.header_write", "log.sync_before_rename", |_| {})?;
     let disk = source.disk;
     disk.rename("log.rename", new_path, path).map_err(|e| io("rename", e))?;
+    // From here on the old log has no name, and must not be gone on with: a full disk is an error like others.
+    let failure = |source| Error::Io { action: "sync directory of", path: path.to_owned(), source };
     // ORDER: the name is durable before the pool's header needs the log.
-    disk.sync_dir("log.sync_dir", path).map_err(|e| Error::io("sync directory of", path, e))?;
+    disk.sync_dir("log.sync_dir", path).map_err(failure)?;
     let ring = Ring::new(file, capacity);
     let voids = Voids::default();
     let (header, settled, opening) = (slots, end, Vec::new());

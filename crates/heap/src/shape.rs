@@ -275,7 +275,7 @@ pub const fn mix(one: u64, two: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn plain(words: u64) -> Shape {
+    fn of_words(words: u64) -> Shape {
         Shape::Plain { name: "word".into(), words }
     }
 
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_slice_or_bytes_within_another_value_are_damage() {
         let pointer = || Shape::Pointer("some".into());
-        let whole = [slice(fields(pointer())), Shape::Bytes, fields(pointer()), slice(plain(0))];
+        let whole = [slice(fields(pointer())), Shape::Bytes, fields(pointer()), slice(of_words(0))];
         for shape in whole {
             assert_eq!(decoded(&shape).as_ref(), Some(&shape));
         }
@@ -317,14 +317,14 @@ mod tests {
     #[test]
     fn a_value_of_more_words_than_an_object_is_damage() {
         let most = OBJECT_SIZE_MAX / 8;
-        let large = |words| [plain(words), Shape::Array(words, Box::new(plain(1)))];
+        let large = |words| [of_words(words), Shape::Array(words, Box::new(of_words(1)))];
         for shape in large(most) {
             assert_eq!(decoded(&shape), Some(shape));
         }
         for words in [most + 1, u64::MAX - 1, u64::MAX] {
             for shape in large(words) {
                 let variants = Shape::Variants(vec![("one".into(), shape.clone())]);
-                let both = Shape::Fields(vec![("a".into(), plain(1)), ("b".into(), shape.clone())]);
+                let both = Shape::Fields(vec![("a".into(), of_words(1)), ("b".into(), shape.clone())]);
                 for shape in [variants, both, slice(shape.clone()), shape] {
                     assert_eq!(decoded(&shape), None, "{shape:?}");
                     assert!(shape.words() > most || matches!(shape, Shape::Slice(_)));

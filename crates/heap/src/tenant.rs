@@ -117,10 +117,10 @@ impl Marking for Noted {
     }
 }
 
-/// Finds out what is free in the pool of a heap, which nothing else changes meanwhile; whether it did: another tenant may be at it.
+/// Finds out what is free in the pool of a heap; whether it did: another tenant may be at it.
 pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
     let _tenants = arena.pool.open_tenants()?;
-    let _alone = arena.alone();
+    let alone = arena.alone();
     let mut sweep = match arena.pool.begin_sweep_by(arena.entry.id) {
         Err(tembo_pool::Error::SweepRunning | tembo_pool::Error::TenantBusy { .. }) => {
             return Ok(false);
@@ -132,6 +132,8 @@ pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
         sweep.mark(Object::from_bits(bits))?;
     }
     content.let_cycles_go(arena, &mut lock(&arena.ledger))?;
+    // What is reachable is noted. What keeps another tenant from settling may wait for this heap.
+    drop(alone);
     sweep.mark_others(&|| true)?;
     while !sweep.settle_others()? {
         std::thread::yield_now();
@@ -140,10 +142,12 @@ pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Before the heap is used alone, which is not done again if the pool is full meanwhile: where little space is left finds what an
-/// earlier process has freed. The caller has not locked the heap.
+/// Before the heap is used alone, which is not done again if the pool is full meanwhile: where little space is left of a pool that
+/// cannot grow finds what an earlier process has freed. The caller has not locked the heap.
 pub(crate) fn find_room(arena: &Arena) {
-    if !arena.pool.region().is_read_only() && arena.pool.is_short() {
+    let region = arena.pool.region();
+    let can_grow = region.size() < region.report().size_max;
+    if !region.is_read_only() && !can_grow && arena.pool.is_short() {
         // What keeps a sweep from being made does not keep the heap from being used.
         let _ = sweep(arena);
     }

@@ -34,6 +34,8 @@ pub(crate) struct Note {
     pub(crate) lines: Vec<u64>,
     /// What was written beside the log.
     extents: Vec<WrittenExtent>,
+    /// The first byte of these, and the one behind the last.
+    reach: (u64, u64),
     /// Where records were written whose lines are flushed.
     rooms: Vec<Room>,
     /// What the thread has freed since the first of these.
@@ -49,7 +51,12 @@ pub(crate) struct Note {
 impl Note {
     /// An extent was written beside the log.
     pub(crate) fn add_extent(&mut self, written: WrittenExtent) {
-        self.wrote(written.extent.offset, written.extent.end());
+        let (start, end) = (written.extent.offset, written.extent.end());
+        self.wrote(start, end);
+        self.reach = match self.extents.is_empty() {
+            true => (start, end),
+            false => (self.reach.0.min(start), self.reach.1.max(end)),
+        };
         self.extents.push(written);
     }
 
@@ -99,6 +106,9 @@ impl Note {
         let (rooms, extents) = (self.rooms.len(), self.extents.len());
         if rooms + extents > 0 {
             self.freed.push(Freed { start: offset, end, rooms, extents });
+        }
+        if extents == 0 || end <= self.reach.0 || self.reach.1 <= offset {
+            return None;
         }
         let is_freed =
             |written: &&WrittenExtent| written.extent.offset < end && offset < written.extent.end();

@@ -102,7 +102,8 @@ impl Parts {
 }
 
 /// Space reserved for the stores of one operation; back-pressure and errors happen when it is
-/// taken, never between its stores. Held from the first store of the operation to its last flush.
+/// taken, never between its stores. Held from the first store of the operation to its last flush. Those of a thread end in the
+/// reverse order of their beginnings.
 #[must_use]
 pub struct Section<'r> {
     region: &'r Region,

@@ -87,6 +87,10 @@ impl RedoLog {
             Err(_) => self.refresh(range),
         };
         let shown = shown.map_err(|e| Error::io("refresh", &self.pool_path, e));
+        if let Err(error) = &shown {
+            // Threads that take the space would compare with what is not in the pool file.
+            self.poison(&mut self.lock(), format!("pool.bypass_show: {error}"));
+        }
         let done = written.and_then(|checksum| shown.map(|()| checksum));
         let there = match &done {
             Ok(checksum) => Some(*checksum),

@@ -324,7 +324,8 @@ mod tests {
         for words in [most + 1, u64::MAX - 1, u64::MAX] {
             for shape in large(words) {
                 let variants = Shape::Variants(vec![("one".into(), shape.clone())]);
-                let both = Shape::Fields(vec![("a".into(), of_words(1)), ("b".into(), shape.clone())]);
+                let both =
+                    Shape::Fields(vec![("a".into(), of_words(1)), ("b".into(), shape.clone())]);
                 for shape in [variants, both, slice(shape.clone()), shape] {
                     assert_eq!(decoded(&shape), None, "{shape:?}");
                     assert!(shape.words() > most || matches!(shape, Shape::Slice(_)));

@@ -486,3 +486,28 @@ fn churn_of_changing_sizes_is_bounded() {
         assert_eq!(store.check().unwrap().leaked, 0);
     }
 }
+
+/// What lies above the limit of the sweep that is owed since the open is not given back by that one.
+#[test]
+fn trees_that_came_and_went_before_the_first_sweep_are_given_back() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("came-and-went-{}", index.name()));
+        let options = options(index, 16 << 20, 16 << 20);
+        let put = |store: &Store, space: Keyspace, i: u64| {
+            store.put(space, &key(i), &[1; 100], Durability::Buffered).unwrap();
+        };
+        let store = Store::create(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        (0..300).for_each(|i| put(&store, space, i));
+        drop(store);
+        let store = Store::open(&directory.pool(), &options).unwrap();
+        let space = store.keyspace("x").unwrap();
+        for _ in 0..3 {
+            clear(&store, &[space]).unwrap();
+            (0..300).for_each(|i| put(&store, space, i));
+        }
+        recover(&store);
+        assert_eq!(store.check().unwrap().leaked, 0, "{index:?}");
+        assert_eq!(store.get(space, &key(299)).unwrap(), Some(vec![1; 100]));
+    }
+}

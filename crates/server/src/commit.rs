@@ -119,6 +119,8 @@ pub(crate) fn commit(
         send_effects(shared);
     }
     shared.replication.settle(data, shared.clock.steady_ms)?;
+    // What it has changed may have found the disk full.
+    sync(store, shared, began)?;
     if shared.replication.following().is_some() {
         let waits = shared.replication.end_waits();
         shared.released.extend(waits.into_iter().map(|token| (token, WaitEnd::Due)));

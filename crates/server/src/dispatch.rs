@@ -34,22 +34,39 @@ const UNUSED: [&str; 7] = ["exists", "expiretime", "pexpiretime", "pttl", "resto
 const OF_REPLICAS: [&str; 3] = ["ping", "quit", "replconf"];
 
 /// Commands that are replied to while the disk is full, as they show nothing that could be lost, but for the counts of INFO.
-const SHOWS_NO_DATA: [&str; 15] = [
+const SHOWS_NO_DATA: [&str; 32] = [
     "auth",
     "client|id",
+    "client|kill",
     "client|list",
+    "client|no-evict",
     "client|setinfo",
     "client|setname",
     "config|get",
     "config|set",
+    "command",
+    "command|count",
+    "command|docs",
+    "command|getkeys",
+    "command|info",
+    "command|list",
     "discard",
     "echo",
     "hello",
     "info",
     "multi",
     "ping",
+    "psubscribe",
+    "publish",
+    "punsubscribe",
     "quit",
+    "replconf",
+    "reset",
+    "role",
     "select",
+    "subscribe",
+    "unsubscribe",
+    "unwatch",
 ];
 
 /// A command with its number in the table.

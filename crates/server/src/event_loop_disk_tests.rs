@@ -9,6 +9,7 @@ use tembo_sim::{Chooser, Failure, Fault, Rest, SimDisk};
 
 use super::*;
 use crate::rdb::{self, Writer};
+use crate::replication::format::{KEYSPACE, PLACE_KEY, Place};
 
 const POOL: &str = "/disk/pool";
 
@@ -69,8 +70,10 @@ fn held(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str) {
     arrived(event_loop, request.len());
     (0..5).for_each(|_| event_loop.step().unwrap());
     client.set_nonblocking(true).unwrap();
-    let read = client.read(&mut [0; 64]);
-    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "{request}");
+    let mut reply = [0; 300];
+    let read = client.read(&mut reply).map_err(|error| error.kind());
+    let reply = reply.escape_ascii();
+    assert_eq!(read, Err(std::io::ErrorKind::WouldBlock), "{request}: {reply}");
     client.set_nonblocking(false).unwrap();
 }
 
@@ -124,6 +127,41 @@ fn replies_that_were_held_are_errors_if_the_sync_fails_for_good() {
         }
         let text = read(&mut writer, 3 * (crate::failure::POISONED.len() + 3));
         assert_eq!(text.matches("-MISCONF Tembo could not").count(), 3, "{text}");
+    });
+}
+
+/// What the server is from then on is durable with the reply.
+#[test]
+fn a_disk_without_room_for_a_change_of_role_holds_the_reply() {
+    with_disk(|event_loop, address, disk| {
+        let [mut client] = clients(event_loop, address);
+        let place = |disk: &SimDisk| {
+            let disk = disk.snapshot().after_power_loss(Chooser::new(Rest::Old));
+            let store = Store::open(Path::new(POOL), &options(&disk)).unwrap();
+            let space = store.keyspace(KEYSPACE).unwrap();
+            let place = store.get(space, PLACE_KEY).unwrap().unwrap();
+            Place::decode(&place).ok().unwrap().primary
+        };
+        // It has been a replica before.
+        for request in ["REPLICAOF 127.0.0.1 2\r\n", "REPLICAOF NO ONE\r\n"] {
+            assert_eq!(answer(event_loop, &mut client, request), "+OK\r\n");
+        }
+        for (request, primary) in [
+            ("REPLICAOF 127.0.0.1 1\r\n", Some(("127.0.0.1".to_owned(), 1))),
+            ("REPLICAOF NO ONE\r\n", None),
+        ] {
+            fill(disk);
+            held(event_loop, &mut client, request);
+            disk.heal();
+            assert_eq!(replies(event_loop, &mut client, 1), "+OK\r\n", "{request}");
+            assert_eq!(place(disk), primary, "{request}");
+            assert_eq!(
+                event_loop.turns.shared.replication.following().is_some(),
+                primary.is_some()
+            );
+        }
+        assert_eq!(answer(event_loop, &mut client, "SET key 1\r\n"), "+OK\r\n");
+        assert!(is_durable(disk, "key"));
     });
 }
 

@@ -166,6 +166,8 @@ fn a_promotion_within_a_large_change_keeps_what_was_before_it() {
     with_loop(|event_loop, address| {
         let (mut client, _listener, mut upstream) = follow(event_loop, address);
         tear(event_loop, &mut upstream);
+        // It does not acknowledge what it would not keep.
+        assert_eq!(event_loop.turns.shared.replication.offset(0), 10);
         executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
         assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
         assert_eq!(get(event_loop, &mut client, "b"), "$-1\r\n");

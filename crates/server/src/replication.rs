@@ -22,6 +22,7 @@ mod following;
 pub(crate) mod format;
 mod histories;
 mod history;
+mod in_force;
 mod link;
 mod mark;
 mod outlet;
@@ -55,6 +56,7 @@ use crate::replication::following::{clear_all, touch_all};
 use crate::replication::format::{Content, KEYSPACE, PLACE_KEY, Place};
 use crate::replication::histories::Histories;
 use crate::replication::history::place_of;
+use crate::replication::in_force::{in_force, unless_full};
 use crate::token::Token;
 
 /// What REPLICAOF asks for, until the end of the turn.
@@ -102,7 +104,7 @@ pub(crate) struct Replication {
 /// Retains what happens from now on; the event loop gives up what is older than is wanted.
 fn keep_window(store: &Store, retain_s: u64) -> Result<(), Error> {
     if retain_s > 0 && store.retention() == Retention::Nothing {
-        store.retain(Retention::Since(store.oldest()))?;
+        in_force(store.retain(Retention::Since(store.oldest())).map(drop))?;
     }
     Ok(())
 }
@@ -177,7 +179,7 @@ impl Replication {
     /// Versions are offsets where there are or were replicas; else the offset is 0, as Redis's is.
     pub(crate) fn offset(&self, durable: u64) -> u64 {
         match &self.following {
-            Some(following) => following.place().version,
+            Some(following) => following.version(),
             None if self.replicas_ms.is_some() => durable,
             None => 0,
         }
@@ -458,7 +460,7 @@ impl Replication {
         let asked = self.place.asked.clone();
         let place = Place { primary: Some(primary), asked, ..place };
         let followed = self.start(data, place.clone(), now_ms)?;
-        self.note(data.store(), &place)?;
+        in_force(self.note(data.store(), &place))?;
         self.install(data, followed, now_ms);
         Ok(())
     }
@@ -502,7 +504,7 @@ impl Replication {
         data.transaction()?.put(own, PLACE_KEY, &place.encode())?;
         data.commit()?;
         // What is visible may be lost, and no later sync can find out.
-        data.store().sync().map_err(|_| Error::Poisoned)?;
+        in_force(data.store().sync()).map_err(|_| Error::Poisoned)?;
         self.following = None;
         self.replicas.gap().close(data.store().visible());
         data.set_access(Access::Open);
@@ -588,7 +590,8 @@ impl Replication {
         // From now on, so that the replica finds again what it has seen, whenever it is away.
         self.replicas_ms = Some(now_ms);
         let kept = keep_window(store, self.retain_s);
-        let noted = kept.and_then(|()| self.histories.note(store));
+        // One that is not noted, since the pool is full, is unknown to the next run, in which the replica begins anew.
+        let noted = kept.and_then(|()| unless_full(self.histories.note(store)));
         let begun = noted.and_then(|()| history::begin(store, &self.histories, held));
         begun.is_ok_and(|beginning| {
             let id = self.histories.id().to_owned();

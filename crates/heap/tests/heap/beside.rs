@@ -84,7 +84,7 @@ fn transactions_go_on_while_a_sweep_marks_another_tenant() {
     let meeting = Arc::new(Barrier::new(2));
     let toy = Arc::new(Toy { root: entry.root, meeting: meeting.clone() });
     let _toy = pool.open_tenant::<_, PoolError>(&entry, || Ok(toy)).unwrap();
-    let file = HeapFile::of(&pool, "heap").unwrap();
+    let file = HeapFile::add_to(&pool, "heap").unwrap();
     file.enter(|heap| {
         std::thread::scope(|scope| {
             scope.spawn(move || assert!(heap.sweep().unwrap()));

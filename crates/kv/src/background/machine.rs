@@ -71,11 +71,12 @@ impl Phase {
 /// The state machine: its state, and the facts that decide about the next one.
 pub(crate) struct Machine {
     phase: Phase,
-    /// Whether a marking has ended since the open.
+    /// Whether the last marking that began has ended, since the open: else the next one has the limit of that, above which space may
+    /// be in use.
     has_marked: bool,
     /// Whether a writer has once marked the pool itself, for want of space.
     has_hurried: bool,
-    /// Whether another marking is needed: versions became void before the first marking ended, above its limit.
+    /// Whether another marking is needed: something was given up before the first marking ended, above its limit.
     again: bool,
     /// A collection that waits until the state is Done.
     paused: Option<Collection>,
@@ -153,6 +154,7 @@ impl Machine {
     /// Notes that the marking was not finished.
     pub(crate) fn fail_marking(&mut self) {
         self.phase = Phase::Owed;
+        self.has_marked = false;
     }
 
     pub(crate) fn begin_scrubbing(&mut self, scrubbing: Scrubbing) {

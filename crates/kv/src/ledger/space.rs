@@ -60,9 +60,11 @@ fn give_back_tree(shared: &Shared, ledger: &Ledger, index: &Arc<Index>) {
     }
 }
 
-/// Trees that a marking which begins does not reach are the sweep's.
+/// Trees that a marking which begins does not reach are the sweep's, or those of the next one if they may lie above its limit.
 pub(super) fn leave_to_sweep(ledger: &mut Ledger, retained: &Retained) {
-    ledger.unlisted.take_released(retained);
+    if !ledger.unlisted.take_released(retained).is_empty() {
+        ledger.machine.owe();
+    }
 }
 
 /// What was done after a version is taken back.

@@ -42,9 +42,10 @@ impl Gap {
         self.from.store(version, Ordering::SeqCst);
     }
 
-    /// Up to this version, which is whole.
+    /// Up to this version, which is whole; if it is open.
     pub(crate) fn close(&self, version: u64) {
-        self.to.store(version, Ordering::SeqCst);
+        // One that is closed stays as it is.
+        let _ = self.to.compare_exchange(0, version, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     fn contains(&self, version: u64) -> bool {

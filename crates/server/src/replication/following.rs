@@ -83,6 +83,8 @@ pub(crate) struct Following {
     /// Full synchronisations that have begun.
     pub(crate) full_syncs: u64,
     place: Place,
+    /// While the store is not whole: the version of the primary that it goes back to; 0 where that is not known.
+    whole: u64,
     /// The version of the last change, behind which there may be some without one: a primary that is opened again does not know
     /// of those.
     noted: Mark,
@@ -147,6 +149,7 @@ impl Following {
             base: Base::find(store, &place),
             noted: mark_of(&place),
             place,
+            whole: 0,
             upstream: String::new(),
             wake: wake.clone(),
             own,
@@ -307,7 +310,8 @@ impl Following {
     /// The change of which the store has a part is in no other history: goes back to before it, or begins anew.
     fn leave(&mut self, data: &mut Dataset<'_>, now_ms: u64) -> Result<(), Fault> {
         match self.go_back(data, now_ms) {
-            Ok(true) => Ok(()),
+            // Which primary is followed was taken back too.
+            Ok(true) => self.commit(data, self.place.clone()),
             Ok(false) | Err(Error::VersionInUse { .. }) => {
                 self.place.source.clear();
                 Ok(self.begin_again("it holds a part of another history".to_owned(), now_ms)?)
@@ -369,6 +373,7 @@ impl Following {
     fn divide(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         if !self.is_torn() {
             self.base.keep(data.store())?;
+            self.whole = self.place.version;
         }
         self.tear(data);
         Ok(())
@@ -483,12 +488,17 @@ impl Following {
         Ok(data.load_order()?)
     }
 
+    /// The version of the primary that the store holds, and keeps if it is promoted.
+    pub(crate) fn version(&self) -> u64 {
+        if self.is_torn() { self.whole } else { self.place.version }
+    }
+
     /// Acknowledges what is durable: at the end of a turn.
     pub(crate) fn end_turn(&mut self, now_ms: u64) {
         let is_due = now_ms >= self.acknowledged_ms + ACKNOWLEDGE_MS;
         if (self.acknowledge || is_due) && matches!(self.stage, Stage::Connected | Stage::Sync) {
             (self.acknowledge, self.acknowledged_ms) = (false, now_ms);
-            self.link.acknowledge(self.place.version);
+            self.link.acknowledge(self.version());
         }
     }
 }

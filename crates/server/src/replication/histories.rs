@@ -10,6 +10,7 @@
 use tembo_kv::{Durability, Error, Retention, Store};
 
 use crate::replication::format::{HISTORIES_KEY, History, KEYSPACE, Malformed};
+use crate::replication::in_force::unless_full;
 use crate::replication::mark::Mark;
 
 /// Names that are noted at most: of the last runs in which there were replicas.
@@ -57,8 +58,8 @@ impl Histories {
         }
         histories.earlier = earlier;
         if is_new && !store.is_read_only() {
-            // A later run finds more in the store.
-            Histories::write(store, &histories.earlier)?;
+            // A later run finds more in the store. If there is no room for it, that takes more of an earlier name for lost.
+            unless_full(Histories::write(store, &histories.earlier))?;
         }
         Ok(histories)
     }

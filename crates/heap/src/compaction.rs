@@ -52,8 +52,11 @@ pub(crate) fn step(arena: &Arena, budget: usize) -> Result<Compaction, Error> {
         return Ok(Compaction::default());
     }
     {
-        // A sweep or a check does not run meanwhile.
+        // A sweep or a check does not begin meanwhile.
         let _beside = arena.enter();
+        if arena.pool.usage().recovering {
+            return Ok(Compaction::default());
+        }
         let mut ledger = lock(&arena.ledger);
         match ledger.compaction.take() {
             None => return begin(arena, &mut ledger, 0, Compaction::default()),
@@ -68,6 +71,10 @@ pub(crate) fn step(arena: &Arena, budget: usize) -> Result<Compaction, Error> {
         }
     }
     let _alone = arena.alone();
+    if arena.pool.usage().recovering {
+        // A sweep has begun meanwhile, and has noted where objects are.
+        return Ok(Compaction::default());
+    }
     let mut ledger = lock(&arena.ledger);
     match ledger.compaction.take() {
         Some(mut found) if found.is_moving => {

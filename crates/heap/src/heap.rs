@@ -288,8 +288,7 @@ impl<'h> Heap<'h> {
         compaction::step(self.arena, budget.max(1))
     }
 
-    /// Finds out what is free in the pool, after an opening; whether it did. Transactions wait while it goes through the heap, and
-    /// not while it goes through other tenants.
+    /// Finds out what is free in the pool, after an opening, while no transaction is under way; whether it did.
     ///
     /// # Errors
     /// [`Error::Nested`]; damage.

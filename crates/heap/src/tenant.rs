@@ -117,10 +117,10 @@ impl Marking for Noted {
     }
 }
 
-/// Finds out what is free in the pool of a heap; whether it did: another tenant may be at it.
+/// Finds out what is free in the pool of a heap, which nothing else changes meanwhile; whether it did: another tenant may be at it.
 pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
     let _tenants = arena.pool.open_tenants()?;
-    let alone = arena.alone();
+    let _alone = arena.alone();
     let mut sweep = match arena.pool.begin_sweep_by(arena.entry.id) {
         Err(tembo_pool::Error::SweepRunning | tembo_pool::Error::TenantBusy { .. }) => {
             return Ok(false);
@@ -132,8 +132,6 @@ pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
         sweep.mark(Object::from_bits(bits))?;
     }
     content.let_cycles_go(arena, &mut lock(&arena.ledger))?;
-    // What is reachable is noted. What keeps another tenant from settling may wait for this heap.
-    drop(alone);
     sweep.mark_others(&|| true)?;
     while !sweep.settle_others()? {
         std::thread::yield_now();

@@ -61,6 +61,8 @@ impl Found {
             if entry_head(shape.checksum, place, kind, words) != head {
                 break;
             }
+            // Also one that is void by what it names: that may come to be as the entry says, and the entry true again.
+            found.is_empty = false;
             let pairs = words.as_chunks::<2>().0.iter().map(|&[offset, word]| (offset, word));
             match kind {
                 ENTRY_UNDO => found.undo.extend(pairs),
@@ -84,7 +86,6 @@ impl Found {
                 _ => break,
             }
             (rest, chain) = (behind, (head >> 32) as u32);
-            found.is_empty = false;
         }
         Ok(found)
     }

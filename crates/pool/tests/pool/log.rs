@@ -395,6 +395,29 @@ fn what_settled_words_have_unlinked_is_not_changed_by_what_was_committed_before(
     assert_eq!(word.to_le_bytes(), [9; 8]);
 }
 
+/// Else it would be true again when what it names has that content once more, and be stored over what was committed since.
+#[test]
+fn an_entry_that_is_void_by_its_content_stays_void() {
+    let (pool, id, root) = made();
+    let at = |index: u64| root.offset() + 8 * index;
+    let commit = |pool: &Pool, words: &[[u64; 2]]| {
+        pool.operation(id, 0, 2).unwrap().commit_words(words, &[]).unwrap();
+    };
+    // The lane that the next process takes first is not that of the next operation.
+    commit(&pool, &[[at(2), 1]]);
+    let mut operation = pool.operation(id, 64, 3).unwrap();
+    let object = operation.alloc(64).unwrap();
+    pool.region().write("test.content", object.offset(), &[&[7; 64]]).unwrap();
+    let contents = [operation.content(object.offset(), &[7; 64])];
+    operation.commit_words(&[[at(0), object.to_bits()], [at(1), 1]], &contents).unwrap();
+    commit(&pool, &[[at(1), 2], [object.offset(), 8]]);
+    let again = after_a_crash(&pool);
+    assert_eq!(words(&again, root)[1].load(), 2);
+    commit(&again, &[[at(1), 3], [object.offset(), u64::from_le_bytes([7; 8])]]);
+    let last = after_a_crash(&again);
+    assert_eq!(words(&last, root)[1].load(), 3);
+}
+
 /// A sealed entry that names no word would keep the pool from being opened for good.
 #[test]
 fn an_operation_on_a_word_that_does_not_exist_is_refused_before_its_seal() {

@@ -44,6 +44,8 @@
 //! A lane's residue must not become true again: a torn operation can leave a second entry without a first, and the next operation of the lane
 //! could write that first one. So a lane begins in each process with a new number, durable before an entry carries it: two processes
 //! never use the same.
+//! So must not an entry that is void by what it names, an object that a later operation has changed: that may get its first content again. A
+//! recovery gives each lane its next number in which it meets an entry, true or not.
 //!
 //! Fences: words one, two if what they unlink is to be free; undo one for each [`undo`](Operation::undo), and two for the commit; redo three, four if it allocates; both together four, plus one for each `undo`; intents one more, when
 //! they are [done](Committed::done). An abort two, if anything was noted. The first operation that a lane has in a process: one more.

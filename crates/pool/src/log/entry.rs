@@ -40,6 +40,7 @@ pub(super) struct Found {
     pub(super) is_sealed: bool,
     /// The number by which sealed operations are ordered: the lower one comes first.
     pub(super) sequence: u64,
+    /// There is no entry, not even one that is void by what it names.
     pub(super) is_empty: bool,
 }
 

@@ -69,10 +69,10 @@ impl Store {
     /// Durability point: when it returns.
     ///
     /// # Errors
-    /// [`BackupError::Exists`]; [`BackupError::InTheWay`]; [`Error::NotRetained`](crate::Error::NotRetained), [`Error::NoSuchName`](crate::Error::NoSuchName) of the version since which it is to be;
-    /// [`Error::RolledBack`](crate::Error::RolledBack) of that version, if a rollback has taken it away, or may have: of rollbacks before the store was
+    /// [`BackupError::Exists`]; [`BackupError::InTheWay`]; [`Error::NotRetained`], [`Error::NoSuchName`] of the version since which it is to be;
+    /// [`Error::RolledBack`] of that version, if a rollback has taken it away, or may have: of rollbacks before the store was
     /// opened only the range of versions is known ([`Store::rolled_back`]). Take a whole backup then, or one since a name;
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly) if its version is to be kept under a name; [`BackupError::Interrupted`] if `progress` breaks.
+    /// [`Error::ReadOnly`] if its version is to be kept under a name; [`BackupError::Interrupted`] if `progress` breaks.
     pub fn save(
         &self,
         path: &Path,

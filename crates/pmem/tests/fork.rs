@@ -127,3 +127,40 @@ fn a_pool_that_was_closed_opens_though_a_child_has_not_let_go_of_it_yet() {
     drop(region);
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// The child lives on with its descriptors, as one does that another thread has forked and that waits for a processor: the pool is
+/// another process's at once, or this one's.
+#[test]
+fn a_lock_ends_with_the_region_though_a_child_has_its_descriptors() {
+    let dir = std::env::temp_dir().join(format!("tembo-fork-lock-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("pool");
+    let options =
+        RegionOptions { log_size: 1 << 20, size_max: 1 << 30, ..RegionOptions::default() };
+    let mut region = Region::create(&path, 2 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
+    for _ in ["created", "opened"] {
+        // SAFETY: the child calls what is safe after a fork, until it is killed.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            loop {
+                // SAFETY: as above.
+                unsafe { libc::pause() };
+            }
+        }
+        region.close().unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let is_free = file.try_lock().is_ok();
+        drop(file);
+        let opened = Region::open(&path, &options);
+        // SAFETY: ends and waits for the child that was just made.
+        unsafe {
+            assert_eq!(libc::kill(pid, libc::SIGKILL), 0);
+            assert_eq!(libc::waitpid(pid, std::ptr::null_mut(), 0), pid);
+        }
+        assert!(is_free);
+        region = opened.unwrap();
+    }
+    drop(region);
+    std::fs::remove_dir_all(dir).unwrap();
+}

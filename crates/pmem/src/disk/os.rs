@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, major, minor, seek
 use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2, retry_on_intr};
 
 use super::{Disk, DiskFile};
+use crate::process::Process;
 
 /// Zeroes are written in pieces of this many bytes where the file system cannot allocate.
 const ZERO_PIECE: u64 = 1 << 20;
@@ -34,6 +35,8 @@ struct OsFile {
     file: File,
     /// The same file, written past the system's cache; `None` where it cannot be.
     direct: OnceLock<Option<File>>,
+    /// The process that took a lock of it.
+    locked_by: OnceLock<Process>,
 }
 
 impl Disk for OsDisk {
@@ -63,7 +66,9 @@ impl Disk for OsDisk {
         if !try_lock(&file)? || fs::metadata(path)?.ino() != file.metadata()?.ino() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(Arc::new(OsFile::new(file)))
+        let file = OsFile::new(file);
+        file.note_lock();
+        Ok(Arc::new(file))
     }
 
     fn link(&self, _step: &'static str, from: &Path, to: &Path) -> io::Result<()> {
@@ -143,7 +148,11 @@ fn is_locked(tried: Result<(), TryLockError>) -> io::Result<bool> {
 
 impl OsFile {
     fn new(file: File) -> OsFile {
-        OsFile { file, direct: OnceLock::new() }
+        OsFile { file, direct: OnceLock::new(), locked_by: OnceLock::new() }
+    }
+
+    fn note_lock(&self) {
+        self.locked_by.get_or_init(Process::current);
     }
 
     fn direct(&self) -> Option<&File> {
@@ -158,11 +167,13 @@ impl OsFile {
     }
 
     /// Takes a lock. A child that another thread has forked, and that has not begun its program yet, keeps the lock of a file that
-    /// this process has just closed: that is waited for, as it is over at once. A lock without a holder has just been let go of.
+    /// was opened by this process and that did not end by its drop: that is waited for, as it is over at once. A lock without a
+    /// holder has just been let go of.
     fn lock_patiently(&self, lock: fn(&File) -> Result<(), TryLockError>) -> io::Result<bool> {
         let begin = Instant::now();
         loop {
             if is_locked(lock(&self.file))? {
+                self.note_lock();
                 return Ok(true);
             }
             let is_others = self.holder().is_some_and(|holder| holder != process::id());
@@ -182,6 +193,16 @@ impl OsFile {
             at += piece;
         }
         Ok(())
+    }
+}
+
+/// The lock ends here, and not when the last descriptor is closed: a child that another thread has just forked has them all
+/// until its program begins, and would keep the next opener out. A child that drops its copy leaves the lock to its parent.
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        if self.locked_by.get().is_some_and(Process::is_current) {
+            let _ = self.file.unlock();
+        }
     }
 }
 

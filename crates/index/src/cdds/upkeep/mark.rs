@@ -94,7 +94,7 @@ fn mark_node(
         return damaged(object.offset(), "a node one level below its parent");
     }
     mark_bounds(roots, node, marking)?;
-    let death = node.death(marking.dead)?;
+    let death = death(node, marking.dead)?;
     let mut unclean = marking.dead.contains(Stamp::from_bits(node.header()?.death.load()));
     let all = node.all_seen()?;
     if shape.level > 0 && roots.forest.region().reads_alone() {
@@ -117,6 +117,17 @@ fn mark_node(
         marking.marker.unclean(object);
     }
     Ok(())
+}
+
+/// The version up to which the entries of a node count.
+///
+/// A tree all of whose changes have one version, as a transaction's own tree, is changed while it is marked. A walk that comes
+/// to a node which was replaced in the version of its making has read the parent before, so it does not come to the nodes that
+/// took the place: the entries count as if the node were there still. It has them as they were, and its space is not given back
+/// before the marking ends.
+fn death(node: Node<'_>, dead: &DeadIntervals) -> Result<u64, Error> {
+    let death = node.death(dead)?;
+    Ok(if death == node.birth()?.version() { u64::MAX } else { death })
 }
 
 fn mark_bounds(roots: &Roots, node: Node<'_>, marking: &mut Marking<'_>) -> Result<(), Error> {

@@ -4,10 +4,11 @@
 //! so makes nothing wait and fills no buffer: what it has not taken yet stays where it is, in the store, which retains
 //! it as long as the connection lives.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,31 +27,46 @@ const INCOMPLETE_SIZE: usize = 8 << 20;
 /// A replica hears of its primary at least so often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Versions at which a store does not hold all that its own primary had.
+/// Versions at which a store does not hold all that its own primary had, as periods in ascending order: a replica that is slow
+/// may have earlier ones before it.
 #[derive(Default)]
-pub(crate) struct Gap {
-    /// The first such version; 0: there is none.
-    from: AtomicU64,
-    /// The first version after them; 0: they have not ended.
-    to: AtomicU64,
-}
+pub(crate) struct Gap(Mutex<VecDeque<Period>>);
+
+/// From a version on, to the one before the second; that is `u64::MAX` where it has not ended.
+type Period = (u64, u64);
+
+/// Of more periods the two oldest become one, with what lies between them.
+const PERIODS_MAX: usize = 64;
 
 impl Gap {
-    /// From this version on.
+    /// From this version on, unless it is open.
     pub(crate) fn open(&self, version: u64) {
-        self.to.store(0, Ordering::SeqCst);
-        self.from.store(version, Ordering::SeqCst);
+        let mut periods = self.periods();
+        if periods.back().is_some_and(|(_, to)| *to == u64::MAX) {
+            return;
+        }
+        periods.push_back((version, u64::MAX));
+        if periods.len() > PERIODS_MAX
+            && let Some((from, _)) = periods.pop_front()
+            && let Some(second) = periods.front_mut()
+        {
+            second.0 = from;
+        }
     }
 
     /// Up to this version, which is whole; if it is open.
     pub(crate) fn close(&self, version: u64) {
-        // One that is closed stays as it is.
-        let _ = self.to.compare_exchange(0, version, Ordering::SeqCst, Ordering::SeqCst);
+        if let Some((_, to)) = self.periods().back_mut() {
+            *to = version.min(*to);
+        }
+    }
+
+    fn periods(&self) -> MutexGuard<'_, VecDeque<Period>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contains(&self, version: u64) -> bool {
-        let (from, to) = (self.from.load(Ordering::SeqCst), self.to.load(Ordering::SeqCst));
-        from != 0 && version >= from && (to == 0 || version < to)
+        self.periods().iter().any(|&(from, to)| (from..to).contains(&version))
     }
 }
 
@@ -323,6 +339,27 @@ mod tests {
         };
         let visible = [commit(&[b"a", b"b"]), commit(&[b"c"]), commit(&[b"d", b"e", b"f", b"g"])];
         assert_eq!(whole(&frames(&store, begin)), visible);
+    }
+
+    #[test]
+    fn versions_of_earlier_periods_are_no_states_to_keep() {
+        let gap = Gap::default();
+        gap.close(3);
+        for from in [10, 20] {
+            gap.open(from);
+            gap.open(from + 2);
+            assert!(gap.contains(from + 100));
+            gap.close(from + 4);
+            gap.close(from + 8);
+        }
+        let within = (0..100).filter(|&version| gap.contains(version));
+        assert!(within.eq((10..14).chain(20..24)));
+        for from in (30..).step_by(3).take(10 * PERIODS_MAX) {
+            gap.open(from);
+            gap.close(from + 1);
+        }
+        assert!(gap.contains(11) && gap.contains(21) && gap.contains(30) && !gap.contains(9));
+        assert!(gap.periods().len() <= PERIODS_MAX);
     }
 
     /// Of what an earlier process has committed it is not known which versions belong together.

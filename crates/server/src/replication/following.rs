@@ -137,6 +137,10 @@ impl Following {
         now_ms: u64,
     ) -> std::io::Result<Following> {
         let primary = place.primary.clone().unwrap_or_default();
+        if place.content == Content::Incomplete {
+            // An earlier run has torn it, at a version that is not known: no state of this run is one to keep.
+            gap.open(1);
+        }
         Ok(Following {
             link: Link::start(primary.clone(), wake)?,
             primary,
@@ -360,6 +364,8 @@ impl Following {
     /// A full synchronisation begins: everything goes, and nothing can go on from here.
     fn clear(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         self.tear(data);
+        // It goes back to nothing, whatever it went back to before.
+        self.whole = 0;
         clear_all(data, self.own)?;
         touch_all(data);
         let content = Content::Incomplete;

@@ -10,10 +10,12 @@ use tembo_index::{
     Clock, DeadIntervals, Direction, Error, Forest, Index, IndexKind, Op, Retained, Retired, Stamp,
     TreeMarker, Value, VersionedIndex, View, Writer,
 };
-use tembo_pool::{Geometry, Object, Pool, PoolOptions};
+use tembo_pool::{Geometry, Object, Pool, PoolOptions, Sweep};
 
 /// Where in the cell the object of the directory stands.
 const CELL_HINT: u64 = 16;
+/// Where in a leaf the next one stands.
+const LEAF_NEXT: u64 = 8;
 
 struct House {
     pool: Arc<Pool>,
@@ -40,6 +42,22 @@ impl TreeMarker for Marked {
     fn reachable(&mut self, object: Object) -> Result<bool, Error> {
         self.0.push(object);
         Ok(true)
+    }
+    fn unclean(&mut self, _node: Object) {}
+    fn live_entry(&mut self) {}
+}
+
+/// Marks for a sweep, and gives up after so many objects.
+struct Swept<'s> {
+    sweep: &'s mut Sweep,
+    left: u64,
+}
+
+impl TreeMarker for Swept<'_> {
+    fn reachable(&mut self, object: Object) -> Result<bool, Error> {
+        self.left = self.left.checked_sub(1).ok_or(Error::Stopped)?;
+        // It marks the tree several times.
+        Ok(object.offset() < self.sweep.limit() || self.sweep.mark(object)?)
     }
     fn unclean(&mut self, _node: Object) {}
     fn live_entry(&mut self) {}
@@ -441,5 +459,39 @@ fn a_search_ends_whatever_byte_of_a_leaf_does_not_fit_the_hint() {
         assert!(errors > 0);
         house.reopen();
         house.expect_all();
+    }
+}
+
+/// The leaves of a tree, in their order.
+fn leaves(house: &House) -> Vec<Object> {
+    let word = |at| Object::from_bits(house.pool.region().words(at, 1).unwrap()[0].load());
+    let next = |leaf: &Object| Some(word(leaf.offset() + LEAF_NEXT)).filter(|next| !next.is_none());
+    std::iter::successors(Some(word(house.cell.offset())), next).collect()
+}
+
+#[test]
+fn a_ring_of_leaves_that_are_younger_than_a_sweep_is_damage() {
+    for style in STYLES {
+        let mut house = House::new(192);
+        let mut sweep = house.pool.begin_sweep().unwrap();
+        (0..2000).for_each(|number| house.put(style(number), b"value"));
+        house.write_hint();
+        let leaves = leaves(&house);
+        let (objects, last) = (house.mark().len() as u64, leaves[leaves.len() - 1]);
+        assert!(leaves.len() > 100);
+        let (dead, retained) = (DeadIntervals::default(), house.retained());
+        // The list goes back to its last leaf, to others, or ends.
+        let targets = [1, 2, 3, leaves.len() / 2, leaves.len() - 1].map(|back| leaves.len() - back);
+        for to in targets.map(|at| leaves[at].to_bits()).into_iter().chain([0]) {
+            let section = house.pool.reserve(0, 1).unwrap();
+            let words = house.pool.region().words(last.offset() + LEAF_NEXT, 1).unwrap();
+            house.pool.region().store(&words[0], to);
+            drop(section);
+            house.reopen();
+            let mut marker = Swept { sweep: &mut sweep, left: objects * 4 };
+            let marked = house.tree.mark(&retained, &dead, &mut marker);
+            let is_damaged = matches!(marked, Err(Error::Damaged { .. }));
+            assert_eq!(is_damaged, to != 0, "{marked:?}");
+        }
     }
 }

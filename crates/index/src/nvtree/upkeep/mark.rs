@@ -44,15 +44,20 @@ pub(crate) fn mark(
     for object in hint_objects(&leaves.forest, leaves.cell()?)? {
         marker.reachable(object)?;
     }
-    let mut next = Some(leaves.first()?);
-    for count in 0.. {
+    let (mut next, mut passed) = (Some(leaves.first()?), None);
+    for count in 0_usize.. {
         let Some(object) = next else { break };
         let leaf = Leaf::of(&leaves.forest, object)?;
         if count % (ASKED / 2) == 0 && leaf.region().reads_alone() {
             ask(leaves, &leaf)?;
         }
-        if !marker.reachable(object)? {
+        if !marker.reachable(object)? || passed == Some(object) {
             return damaged(object.offset(), "a leaf that is in one list once");
+        }
+        if count.is_power_of_two() {
+            // Above the limit of a sweep nothing is marked, and a damaged list may go round there: then it comes to this leaf
+            // again, at the latest when so many leaves were passed as lie before the ring and in it. (Brent, 1980.)
+            passed = Some(object);
         }
         leaves.pass(&leaf)?;
         let reached = reach(&leaf, retained, dead)?;

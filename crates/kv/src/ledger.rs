@@ -29,7 +29,7 @@ mod window;
 pub(crate) use dead::{abort, kill, kill_grouped};
 pub(crate) use features::Features;
 pub(crate) use private::{collect_private, free_private, give_back_now};
-pub(crate) use publication::{Group, add_up, look_behind, publish, publish_single};
+pub(crate) use publication::{Group, add_up, look_behind, publish, publish_empty, publish_single};
 pub(crate) use space::{forget_after, reclaim, retire};
 pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version, take_version};
 pub(crate) use unlisted::Cleared;

@@ -15,7 +15,8 @@
 //!                                21       after the scrub
 //! ```
 //! A background collection draws a version now and then. In a replica it is done only between two versions that are
-//! given.
+//! given. These, and the one before a version that is far above, are committed before the next one is made: an open goes on above
+//! all that readers have seen.
 
 use std::borrow::Borrow;
 
@@ -23,8 +24,8 @@ use tembo_index::{Op, Place};
 
 use crate::commit::Uncommitted;
 use crate::keyspace::{check_name, check_sizes};
-use crate::ledger::{Ledger, collect_below, publish, recover_now, take_version};
-use crate::media::grouped;
+use crate::ledger::{Ledger, collect_below, publish, publish_empty, recover_now, take_version};
+use crate::media::{CommitWord, grouped};
 use crate::open::roll_back;
 use crate::opened::Handle;
 use crate::shared::Shared;
@@ -149,10 +150,7 @@ pub(crate) fn apply<C: Borrow<Change>>(
     let mut writing = lock_at(engine, version)?;
     let (shared, ledger) = writing.parts();
     take_version(shared, ledger, version)?;
-    if version - shared.versions.pins.visible() > REACH {
-        // The one before, in which nothing happens, becomes visible first.
-        shared.versions.pins.publish(version - 1);
-    }
+    commit_before(shared, ledger, version)?;
     let mut made = Uncommitted::begin_at(shared, version);
     let done = apply_each(shared, ledger, (&mut made, version), changes)
         .and_then(|()| commit(shared, ledger, &mut made));
@@ -162,6 +160,19 @@ pub(crate) fn apply<C: Borrow<Change>>(
     }
     drop(writing);
     engine.shared.make_version_durable(durability, version)
+}
+
+/// Commits the version that is visible while that one is made. What leaves count from then is a version that has been, also if a
+/// crash comes before the commit. In it nothing happens: it is the visible one or, where that is out of reach, the one before.
+fn commit_before(shared: &Shared, ledger: &mut Ledger, version: u64) -> Result<(), Error> {
+    let visible = shared.versions.pins.visible();
+    let before = if version - visible > REACH { version - 1 } else { visible };
+    // A collection may have made versions visible that are not committed. A store that is no replica opens above all of them.
+    let is_open_below = ledger.is_replica && CommitWord(&shared.root).load()? < before;
+    if before > visible || is_open_below {
+        publish_empty(shared, ledger, before)?;
+    }
+    Ok(())
 }
 
 /// Takes the writer's lock, for a version above the visible one, once an uncommitted attempt at it has left nothing.

@@ -609,6 +609,8 @@ impl Store {
     /// between, at which no change was made, are skipped.
     ///
     /// All or nothing; in place, so any number of changes. They are drawn from the iterator under the writer's lock.
+    /// Before a version that lies far above the visible one (a million) the one below it, at which nothing happens, is committed; it
+    /// stays so if the changes are refused.
     /// [`Store::replica`] is for a store that does nothing else.
     ///
     /// Durability point: as `durability` says, capped by the region's sync policy.

@@ -433,6 +433,100 @@ fn a_rollback_to_a_version_before_the_promotion_takes_the_promotion_back() {
     assert!(matches!(put(&Store::open(&path, &options).unwrap()), Err(Error::IsReplica)));
 }
 
+fn put(version: u64, number: u64, space: &str) -> Change {
+    let (key, value) = (number.to_be_bytes().to_vec(), vec![version as u8; 40]);
+    Change { version, keyspace: space.into(), event: Event::Put { key, value } }
+}
+
+/// Versions from here on leaves cannot count from what they have counted from below.
+const FAR: u64 = 1 << 27;
+
+/// A replica in which version 10 has made the keyspaces "a" and "b", and 300 keys in the first.
+fn replica_with_keys(path: &Path, options: &Options) -> (Store, Replica) {
+    let store = Store::create(path, options).unwrap();
+    let replica = store.replica().unwrap();
+    let made = |name: &str| Change { version: 10, keyspace: name.into(), event: Event::Created };
+    let each = ["a", "b"].map(made).into_iter().chain((0..300).map(|number| put(10, number, "a")));
+    replica.apply(10, each, Durability::Strict).unwrap();
+    (store, replica)
+}
+
+/// What is seen while a version is made that is far above the visible one, when it is refused, and after a crash.
+#[test]
+fn a_version_far_above_is_made_whole_or_leaves_the_state_before_it() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("replica-far-{}", index.name()));
+        let options = options(DomainRequest::Flush, index);
+        let (path, crashed) = (directory.file("0.pool"), directory.file("1.pool"));
+        let (store, replica) = replica_with_keys(&path, &options);
+        let now = |store: &Store| state(&store.snapshot().unwrap());
+        let before = now(&store);
+        let changes: Vec<Change> = (0..300).step_by(7).map(|at| put(FAR, at + 1, "a")).collect();
+        let wrong = Change { version: FAR, keyspace: "c".into(), event: Event::Cleared };
+        let each = changes.iter().chain([&wrong]).enumerate().inspect(|(at, _)| {
+            assert_eq!(store.visible(), FAR - 1);
+            assert!(now(&store) == before, "{index:?}: half of a version is seen");
+            if *at == 30 {
+                copy(&path, &crashed);
+            }
+        });
+        let refused = replica.apply(FAR, each.map(|(_, change)| change), Durability::Strict);
+        assert!(matches!(refused, Err(Error::Diverged { version: FAR, .. })), "{refused:?}");
+        assert!(now(&store) == before);
+        assert_eq!(replica.applied(), FAR - 1, "the other store's changes after it are the same");
+        store.check().unwrap();
+        replica.apply(FAR, &changes, Durability::Strict).unwrap();
+        let after = now(&store);
+        assert!(after != before);
+        idle(&store);
+        store.check().unwrap();
+        drop((replica, store));
+        let store = Store::open(&crashed, &options).unwrap();
+        assert!(now(&store) == before);
+        store.check().unwrap();
+        let replica = store.replica().unwrap();
+        assert_eq!(replica.applied(), FAR - 1);
+        replica.apply(FAR, &changes, Durability::Strict).unwrap();
+        assert!(now(&store) == after);
+        idle(&store);
+        store.check().unwrap();
+    }
+}
+
+/// What readers have seen is there after a crash, also where it is a version in which leaves were collected.
+#[test]
+fn an_open_goes_on_above_a_collection_between_two_versions() {
+    // The leaves of the other one count from nothing.
+    for index in [IndexKind::Nvtree, IndexKind::Hash] {
+        let directory = Directory::new(&format!("replica-collected-{}", index.name()));
+        let options = options(DomainRequest::Flush, index);
+        let (path, crashed) = (directory.file("0.pool"), directory.file("1.pool"));
+        let (store, replica) = replica_with_keys(&path, &options);
+        let fill = (0..3000).map(|number| put(FAR, number, "b"));
+        replica.apply(FAR, fill, Durability::Strict).unwrap();
+        idle(&store);
+        let removed = |number: u64| {
+            let event = Event::Removed { key: number.to_be_bytes().to_vec() };
+            Change { version: FAR + 1, keyspace: "b".into(), event }
+        };
+        replica.apply(FAR + 1, (0..2990).map(removed), Durability::Strict).unwrap();
+        idle(&store);
+        let (next, mut seen) = (FAR + 40, 0);
+        let each = (0..60).map(|number| put(next, number * 5, "a")).enumerate();
+        let each = each.inspect(|(at, _)| {
+            if *at == 40 {
+                seen = store.visible();
+                copy(&path, &crashed);
+            }
+        });
+        replica.apply(next, each.map(|(_, change)| change), Durability::Strict).unwrap();
+        assert!(seen > FAR + 1, "{index:?}: nothing was collected between two versions");
+        let store = Store::open(&crashed, &options).unwrap();
+        assert_eq!(store.visible(), seen, "{index:?}");
+        store.check().unwrap();
+    }
+}
+
 #[test]
 fn a_version_that_no_open_could_go_on_behind_is_refused() {
     for index in IndexKind::ALL {

@@ -50,10 +50,7 @@ pub(crate) fn publish<G: Group>(
     version: u64,
     groups: &mut [G],
 ) -> Result<(), Error> {
-    note_pending(shared, ledger)?;
-    let section = shared.region().reserve(2)?;
-    CommitWord(&shared.root).store(version)?;
-    drop(section);
+    commit(shared, ledger, version)?;
     for group in groups.iter_mut() {
         if let Some(versions) = group.several() {
             // Before it is visible: a follower that comes to it finds it.
@@ -69,6 +66,26 @@ pub(crate) fn publish<G: Group>(
     shared.versions.pins.publish(version);
     notify(shared, ledger);
     Ok(())
+}
+
+/// Commits a version in which nothing happens. Two fences. Durable (synced: later) when it returns.
+///
+/// # Errors
+/// It is not visible then.
+pub(crate) fn publish_empty(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    version: u64,
+) -> Result<(), Error> {
+    commit(shared, ledger, version)?;
+    shared.versions.pins.publish(version);
+    Ok(())
+}
+
+fn commit(shared: &Shared, ledger: &mut Ledger, version: u64) -> Result<(), Error> {
+    note_pending(shared, ledger)?;
+    let _section = shared.region().reserve(2)?;
+    CommitWord(&shared.root).store(version)
 }
 
 /// After a single change that its index has fenced, in the version that it drew; `None`: it changed nothing.

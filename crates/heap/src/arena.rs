@@ -45,6 +45,8 @@ pub(crate) struct Arena {
     is_wanted: AtomicBool,
     coming: Mutex<()>,
     has_come: Condvar,
+    /// Held while a sweep that the heap drives marks, which ends by itself.
+    pub(crate) marking: Mutex<()>,
 }
 
 /// See [`Arena::keep_all`].
@@ -99,6 +101,7 @@ impl Arena {
             is_wanted: AtomicBool::new(false),
             coming: Mutex::default(),
             has_come: Condvar::new(),
+            marking: Mutex::default(),
         };
         let types = Types::read(pool, arena.root_word(ROOT_TYPES)?)?;
         let (ledger, orphans) = arena.read_orphans()?;

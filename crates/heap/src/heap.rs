@@ -105,7 +105,9 @@ impl<'h> Heap<'h> {
                     conflicts += 1;
                 }
                 Attempt::Full(result) => {
-                    if rounds.next().is_none() || !self.make_room()? {
+                    // At first another thread's sweep may have made room meanwhile.
+                    let is_first = rounds.start == 0;
+                    if rounds.next().is_none() || !self.make_room()? && !is_first {
                         return result;
                     }
                 }
@@ -123,7 +125,7 @@ impl<'h> Heap<'h> {
             upkeep::all(arena, &mut lock(&arena.ledger))?;
             return Ok(true);
         }
-        Ok(arena.pool.usage().recovering && tenant::sweep(arena)?)
+        Ok(arena.pool.usage().recovering && tenant::sweep_or_wait(arena)?)
     }
 
     /// As [`atomic`](Heap::atomic), alone: nothing is noted of what it reads, and `body` is called once. (TX, beside C-TX.)
@@ -288,7 +290,8 @@ impl<'h> Heap<'h> {
         compaction::step(self.arena, budget.max(1))
     }
 
-    /// Finds out what is free in the pool, after an opening, while no transaction is under way; whether it did.
+    /// Finds out what is free in the pool, after an opening; whether it did. Transactions wait while it goes through the heap, and not
+    /// while it goes through other tenants.
     ///
     /// # Errors
     /// [`Error::Nested`]; damage.

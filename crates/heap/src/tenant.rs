@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::{Arc, RwLockWriteGuard};
+use std::time::Duration;
 
 use tembo_pool::{
     Kind, Kinds, KnownKind, Marker, Marking, NewTenant, Object, Pool, Still, Tenant, TenantCheck,
@@ -19,6 +20,10 @@ use crate::mark::Content;
 const KIND: Kind = Kind::new("heap");
 
 const FEATURES: TenantFeatures = TenantFeatures { may: 0, must: 0, read_only: 0 };
+
+/// How often a thread that needs room looks whether a sweep has ended that marks no more, and the pause between.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// The kinds of tenants that a pool with heaps is opened with, beside `others`.
 pub fn kinds(others: Kinds) -> Kinds {
@@ -117,27 +122,67 @@ impl Marking for Noted {
     }
 }
 
-/// Finds out what is free in the pool of a heap, which nothing else changes meanwhile; whether it did: another tenant may be at it.
+/// What an attempt to sweep came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swept {
+    /// It is known what is free.
+    All,
+    /// Another sweep is under way.
+    ByAnother,
+    /// Another tenant is busy.
+    Nothing,
+}
+
+/// Finds out what is free in the pool of a heap; whether it did: another tenant may be at it.
 pub(crate) fn sweep(arena: &Arena) -> Result<bool, Error> {
-    let _tenants = arena.pool.open_tenants()?;
-    let _alone = arena.alone();
-    let mut sweep = match arena.pool.begin_sweep_by(arena.entry.id) {
-        Err(tembo_pool::Error::SweepRunning | tembo_pool::Error::TenantBusy { .. }) => {
-            return Ok(false);
+    Ok(try_sweep(arena)? == Swept::All)
+}
+
+/// The same, for a thread that needs room: it waits for a sweep that is under way, for a while.
+pub(crate) fn sweep_or_wait(arena: &Arena) -> Result<bool, Error> {
+    Ok(match try_sweep(arena)? {
+        Swept::All => true,
+        Swept::ByAnother => has_ended(arena),
+        Swept::Nothing => false,
+    })
+}
+
+/// Waits for the end of a sweep; whether it has come. It may come only when this thread returns to what it has of another tenant.
+fn has_ended(arena: &Arena) -> bool {
+    drop(lock(&arena.marking));
+    (0..TRIES).any(|_| {
+        let is_known = !arena.pool.usage().recovering;
+        if !is_known {
+            std::thread::sleep(PAUSE);
         }
+        is_known
+    })
+}
+
+/// Nothing changes the heap until it is noted what there is: no object moves then before the sweep has ended. Transactions
+/// go on while other tenants are marked and settle, since what these wait for may wait for the heap.
+fn try_sweep(arena: &Arena) -> Result<Swept, Error> {
+    let _tenants = arena.pool.open_tenants()?;
+    let alone = arena.alone();
+    let mut sweep = match arena.pool.begin_sweep_by(arena.entry.id) {
+        Err(tembo_pool::Error::SweepRunning) => return Ok(Swept::ByAnother),
+        Err(tembo_pool::Error::TenantBusy { .. }) => return Ok(Swept::Nothing),
         begun => begun?,
     };
+    let marking = lock(&arena.marking);
     let content = Content::of(arena)?;
     for bits in content.all(arena) {
         sweep.mark(Object::from_bits(bits))?;
     }
     content.let_cycles_go(arena, &mut lock(&arena.ledger))?;
+    drop(alone);
     sweep.mark_others(&|| true)?;
+    drop(marking);
     while !sweep.settle_others()? {
         std::thread::yield_now();
     }
     sweep.finish([])?;
-    Ok(true)
+    Ok(Swept::All)
 }
 
 /// Before the heap is used alone, which is not done again if the pool is full meanwhile: where little space is left of a pool that
@@ -147,6 +192,6 @@ pub(crate) fn find_room(arena: &Arena) {
     let can_grow = region.size() < region.report().size_max;
     if !region.is_read_only() && !can_grow && arena.pool.is_short() {
         // What keeps a sweep from being made does not keep the heap from being used.
-        let _ = sweep(arena);
+        let _ = sweep_or_wait(arena);
     }
 }

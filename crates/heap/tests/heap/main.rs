@@ -1,6 +1,7 @@
 //! A heap as a program uses it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod beside;
 mod by_hand;
 mod collections;
 mod counts;

@@ -10,17 +10,13 @@ use crate::format::{SUPERBLOCK, Superblock};
 /// The first byte that an operation can have changed.
 const FIRST: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, roots) as u64;
 
+/// Bytes of a word and its offset.
+const PAIR: u64 = 16;
+
 /// Completes committed operations and takes back others. Returns the lanes with intents that are not done. Idempotent.
 pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Error> {
     let mut unfinished = Vec::new();
-    let mut lanes = Vec::new();
-    for lane in 0..shape.lanes {
-        let state = shape.state(region, lane)?;
-        lanes.push((lane, state, Found::read(region, shape, lane, state)?));
-    }
-    // A later sealed operation may have changed words of an earlier one, whose entries are still true.
-    lanes.sort_by_key(|(_, _, found)| found.sequence);
-    for (lane, state, found) in lanes {
+    for (lane, state, found) in read(region, shape)? {
         if state.is_committed {
             if found.intents.is_empty() {
                 let word = shape.state_at(region, lane)?.load();
@@ -48,6 +44,25 @@ pub(super) fn recover(region: &Region, shape: &Shape) -> Result<Vec<usize>, Erro
         region.fence("pool.log.recover.fence");
     }
     Ok(unfinished)
+}
+
+/// What the lanes hold, in the order in which their operations were sealed: a later one may have changed words of an earlier one, whose entries
+/// are still true.
+fn read(region: &Region, shape: &Shape) -> Result<Vec<(usize, State, Found)>, Error> {
+    let mut lanes = Vec::new();
+    let mut bytes = 0;
+    for lane in 0..shape.lanes {
+        let state = shape.state(region, lane)?;
+        let found = Found::read(region, shape, lane, state)?;
+        // They stand in the log and in extents, objects of the pool beside each other.
+        bytes += found.redo.len() as u64 * PAIR;
+        if bytes > region.size() {
+            return Err(Error::Damaged { field: "words of the log", word: bytes });
+        }
+        lanes.push((lane, state, found));
+    }
+    lanes.sort_by_key(|(_, _, found)| found.sequence);
+    Ok(lanes)
 }
 
 /// Reserves room for all lines that the entries of a lane can name, and for its state.

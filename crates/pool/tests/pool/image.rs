@@ -1,6 +1,8 @@
 //! Pools made for tests, and what a process would find that opens one after a crash.
 
-use tembo_pmem::{HEADER_SIZE, Region, RegionOptions};
+use std::sync::Arc;
+
+use tembo_pmem::{HEADER_SIZE, Observer, Region, RegionOptions};
 use tembo_pool::{Error, Geometry, Pool, PoolOptions};
 
 /// A pool in memory that does not grow.
@@ -15,8 +17,13 @@ pub(crate) fn tiny() -> Pool {
 
 /// A region with these bytes behind its header, which does not grow.
 pub(crate) fn region(bytes: &[u8]) -> Region {
+    observed_region(bytes, None)
+}
+
+/// The same, watched by an observer.
+pub(crate) fn observed_region(bytes: &[u8], observer: Option<Arc<dyn Observer>>) -> Region {
     let size = HEADER_SIZE + bytes.len() as u64;
-    let options = RegionOptions { size_max: size, ..RegionOptions::default() };
+    let options = RegionOptions { size_max: size, observer, ..RegionOptions::default() };
     let region = Region::volatile(size, &options).unwrap();
     region.write("test.image", HEADER_SIZE, &[bytes]).unwrap();
     region

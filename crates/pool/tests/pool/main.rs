@@ -5,6 +5,7 @@ mod golden;
 mod growth;
 mod image;
 mod log;
+mod log_damage;
 mod log_images;
 mod model;
 mod publish;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tembo_pmem::{Counters, DomainRequest, Observer, RegionOptions};
+use tembo_pmem::{Counters, DomainRequest, Observer, Region, RegionOptions};
 use tembo_pool::{
     Error, FeatureSet, Geometry, Kind, Kinds, KnownKind, Marker, Marking, NewTenant, Object, Pool,
     PoolOptions, Still, TENANT_COUNT, Tenant, TenantCheck, TenantEntry, TenantError,
@@ -630,5 +630,10 @@ pub(crate) fn reopened_toys(pool: &Pool) -> Result<Arc<Pool>, Error> {
 
 /// The pool in these bytes behind a region's header.
 pub(crate) fn opened_toys(bytes: &[u8]) -> Result<Arc<Pool>, Error> {
-    Pool::from_region_of(image::region(bytes), kinds()).map(Arc::new)
+    toys_of(image::region(bytes))
+}
+
+/// The pool in a region.
+pub(crate) fn toys_of(region: Region) -> Result<Arc<Pool>, Error> {
+    Pool::from_region_of(region, kinds()).map(Arc::new)
 }

@@ -276,6 +276,36 @@ fn a_header_of_the_log_that_is_torn_by_an_opening_leaves_another_one() {
     assert!(torn >= 11, "{torn}");
 }
 
+/// The same where a pool was closed, whose log holds nothing that counts: the opening begins it anew, in the same file.
+#[test]
+fn a_crash_at_any_step_of_opening_a_closed_pool_leaves_one_that_opens() {
+    for nth in 1..=5 {
+        let disk = SimDisk::default();
+        let region = create(&disk, SyncPolicy::Always).unwrap();
+        work(&region, &mut History::new(&region), &mut Random::new(nth), 20).unwrap();
+        let closed = image(&region);
+        region.close().unwrap();
+        disk.fail(Fault::once(Failure::Error, "log.recycle_sync", nth));
+        let has_failed = (0..nth).any(|_| {
+            let opened = Region::open(&path(), &options(&disk, SyncPolicy::Always));
+            opened.map(|region| region.close().unwrap()).is_err()
+        });
+        assert!(has_failed, "sync {nth}");
+        let next = killed(&disk);
+        next.record();
+        drop(reopen(&next));
+        for (number, point) in next.points().iter().enumerate() {
+            for rest in [Rest::Old, Rest::New, Rest::Torn] {
+                let context = format!("sync {nth}, before {} ({number}), {rest:?}", point.step);
+                let after = point.snapshot.after_power_loss(Chooser::new(rest));
+                let opened = Region::open(&path(), &options(&after, SyncPolicy::Always));
+                let region = opened.unwrap_or_else(|error| panic!("{context}: {error}"));
+                assert!(image(&region) == closed, "{context}");
+            }
+        }
+    }
+}
+
 #[test]
 fn no_thread_hangs_when_the_log_fails_under_load() {
     for at in [1, 3, 10, 40, 150] {

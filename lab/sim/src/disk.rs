@@ -286,3 +286,22 @@ impl Disk for SimDisk {
         1 + self.lock().state.boots
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_sector_has_the_bytes_of_two_and_what_is_durable_is_whole() {
+        let (disk, path) = (SimDisk::default(), Path::new("/disk/file"));
+        let file = disk.create("test.create", path).unwrap();
+        file.write_at("test.write", &[1; 1024], 0).unwrap();
+        file.sync("test.sync").unwrap();
+        disk.sync_dir("test.names", path).unwrap();
+        file.write_at("test.write", &[2; 512], 512).unwrap();
+        file.write_at("test.write", &[3; 700], 512).unwrap();
+        let torn = disk.snapshot().after_power_loss(Chooser::new(Rest::Torn)).content(path);
+        let expected = [&[1; 512][..], &[3; 256], &[1; 256], &[3; 188]].concat();
+        assert_eq!(torn.unwrap(), expected);
+    }
+}

@@ -314,8 +314,9 @@ fn recycle(
         None => return create(source, pool, path, None),
     };
     let fresh = fresh_header(source, pool, found.ring.capacity());
-    // ORDER: the log's groups are void, by their salt, before the pool's header needs the log.
-    found.header.update("log.recycle_write", "log.recycle_sync", |header| {
+    // ORDER: the header that was found is durable before its successor overwrites the one before it; the log's groups are void, by their
+    // salt, before the pool's header needs the log.
+    found.header.update_found("log.recycle_write", "log.recycle_sync", |header| {
         let sequence = header.sequence;
         *header = fresh;
         header.sequence = sequence;

@@ -36,6 +36,8 @@ pub enum Rest {
     OldBut(Site),
     /// The last of all but one thing.
     NewBut(Site),
+    /// The last; but a sector begins as in that, and ends as in the oldest one: the power went while it was being written.
+    Torn,
     /// Any.
     Random(Random),
 }
@@ -64,6 +66,11 @@ impl Chooser {
         &self.made
     }
 
+    /// Whether sectors are torn.
+    pub(super) fn tears(&self) -> bool {
+        matches!(self.rest, Rest::Torn)
+    }
+
     /// The script after the one that led to `made`, in the order of a search in depth; `None`
     /// behind the last.
     pub fn next_script(made: &[Decision]) -> Option<Vec<usize>> {
@@ -77,7 +84,7 @@ impl Chooser {
         let pick = match (self.script.get(self.made.len()), &mut self.rest) {
             (Some(pick), _) => (*pick).min(count - 1),
             (None, Rest::Old) => 0,
-            (None, Rest::New) => count - 1,
+            (None, Rest::New | Rest::Torn) => count - 1,
             (None, Rest::OldBut(but)) if *but == site => count - 1,
             (None, Rest::OldBut(_)) => 0,
             (None, Rest::NewBut(but)) if *but == site => 0,

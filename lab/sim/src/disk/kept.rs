@@ -33,6 +33,12 @@ impl<T: Clone + PartialEq> Kept<T> {
         &self.now
     }
 
+    /// Of what is open, the oldest value and the last one.
+    pub(super) fn ends(&self) -> Option<(&T, &T)> {
+        let oldest = self.older.first().filter(|_| self.undecided);
+        oldest.map(|oldest| (oldest, &self.now))
+    }
+
     /// What is read, where that is decided.
     pub(super) fn decided(&self) -> Option<&T> {
         (!self.undecided).then_some(&self.now)

@@ -23,6 +23,13 @@ impl Sector {
         Arc::new(Sector { hash, bytes })
     }
 
+    /// A sector of which the first half was written over another one.
+    pub(super) fn torn(old: &Sector, new: &Sector) -> Arc<Sector> {
+        let mut bytes = old.bytes;
+        bytes[..SECTOR / 2].copy_from_slice(&new.bytes[..SECTOR / 2]);
+        Sector::of(bytes)
+    }
+
     /// A sector of zeroes.
     pub(super) fn zero() -> Arc<Sector> {
         ZERO.clone()

@@ -153,8 +153,12 @@ impl State {
         if let Some(sector) = sector.decided() {
             return sector.clone();
         }
-        let file_of = Arc::make_mut(&mut self.files[file]);
-        file_of.sectors[at].get(|count| chooser.choose(Site::Sector(file, at), count)).clone()
+        let kept = &mut Arc::make_mut(&mut self.files[file]).sectors[at];
+        let torn = kept.ends().filter(|_| chooser.tears()).map(|(old, new)| Sector::torn(old, new));
+        let found = kept.get(|count| chooser.choose(Site::Sector(file, at), count)).clone();
+        let Some(torn) = torn else { return found };
+        *kept = Kept::durable(torn.clone());
+        torn
     }
 
     /// Reads what lies within the file's length, which the caller has checked; a hash of it.

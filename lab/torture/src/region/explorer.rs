@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use tembo_sim::{Chooser, Decision, Point, Random, Rest, SimDisk};
+use tembo_sim::{Chooser, Decision, Point, Random, Rest, SimDisk, Site};
 
 use super::judge::{Crash, go_on, look};
 use super::life::{Past, Promise, Setup};
@@ -91,7 +91,8 @@ impl<'e> Explorer<'e> {
         point: &Point,
         depth: u32,
     ) -> Result<(), Stop> {
-        let widths = if self.is_narrow { NARROW } else { WIDE };
+        let is_narrow = self.is_narrow;
+        let widths = if is_narrow { NARROW } else { WIDE };
         let width = widths[depth as usize - 1];
         let killed = point.snapshot.after_kill();
         let pending = point.snapshot.pending();
@@ -102,6 +103,10 @@ impl<'e> Explorer<'e> {
             Ok::<Vec<Decision>, Stop>(disk.decisions())
         };
         let newest = lose(self, Chooser::new(Rest::New))?;
+        let is_sector = |decision: &Decision| matches!(decision.site, Site::Sector(..));
+        if !is_narrow && newest.iter().any(is_sector) {
+            lose(self, Chooser::new(Rest::Torn))?;
+        }
         let product = newest
             .iter()
             .try_fold(1_usize, |product, decision| product.checked_mul(decision.count));

@@ -163,8 +163,12 @@ const PAGES: &[Op] = &[
 pub(super) fn named() -> Vec<Workload> {
     let grow = workload("lie-grow", Start::Closed, &[Op::Grow, Op::Grow]);
     let full = workload("no-room-to-copy", Start::Closed, WORK);
+    // The header that the next opening finds may be in the system's memory alone.
+    let recycle = workload("lie-recycle", Start::Closed, &[Op::Close, Op::Close, Op::Group(2)]);
+    let recycle = Workload { is_deep: true, ..recycle };
     let mut all = vec![
         Workload { trouble: Trouble::OnceAt("grow.size_sync"), ..grow },
+        Workload { trouble: Trouble::OnceAt("log.recycle_sync"), ..recycle },
         Workload { trouble: Trouble::NoRoomToCopy, ..full },
     ];
     all.extend(openings());

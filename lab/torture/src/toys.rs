@@ -48,6 +48,12 @@ pub(crate) enum Op {
     LabelByWords,
     /// A node less, by words that are committed together, of which some are its own; a sweep frees it.
     Lose(usize),
+    /// An object is made whose content is durable by a checksum in the log, unless there is one.
+    Keep,
+    /// Its content becomes the other one of two, by words that are committed together.
+    Alter,
+    /// It is unlinked, and its space free at once.
+    Discard,
     /// Several changes that are taken back.
     Abort(usize),
     /// Two operations beside each other that are taken back.
@@ -95,6 +101,9 @@ pub(crate) fn run(
         Op::LabelElsewhere => elsewhere(|| list.label(serial))??,
         Op::LabelByWords => list.label_by_words(serial)?,
         Op::Lose(index) => at(index).map_or(Ok(false), |index| list.lose(index, serial))?,
+        Op::Keep => state.kept.is_none() && list.keep(serial)?,
+        Op::Alter => state.kept.is_some() && list.alter(serial)?,
+        Op::Discard => state.kept.is_some() && list.discard(serial)?,
         Op::Abort(index) => list.abort(index).map(|()| false)?,
         Op::Nested => list.nested().map(|()| false)?,
         Op::Nothing => list.nothing().map(|()| false)?,
@@ -109,7 +118,7 @@ pub(crate) fn run(
 /// Any operation.
 pub(crate) fn random_op(random: &mut Random) -> Op {
     let (one, two) = (random.below(5), random.below(5));
-    match random.below(17) {
+    match random.below(21) {
         0..=2 => Op::Push(one % 2 == 0),
         3 => Op::PushElsewhere(one % 2 == 0),
         4..=5 => Op::Remove(one),
@@ -122,6 +131,9 @@ pub(crate) fn random_op(random: &mut Random) -> Op {
         13 => Op::Abort(one),
         14 => Op::Nested,
         15 => Op::LabelByWords,
+        16 => Op::Keep,
+        17..=18 => Op::Alter,
+        19 => Op::Discard,
         _ => Op::Sweep,
     }
 }
@@ -145,6 +157,9 @@ impl Content {
             }
             Op::Clear => self.nodes.clear(),
             Op::Label | Op::LabelElsewhere | Op::LabelByWords => self.label = serial,
+            Op::Keep => (self.label, self.kept) = (serial, Some(list::CONTENTS[0])),
+            Op::Alter => (self.label, self.kept) = (serial, self.kept.map(list::other)),
+            Op::Discard => (self.label, self.kept) = (serial, None),
             Op::Abort(_) | Op::Nested | Op::Nothing | Op::Sweep => {}
         }
         self.number();
@@ -222,8 +237,7 @@ impl Subject for Toys {
         expect_accounted(&check.account, live.pool.region().size())?;
         let lost = (check.account.leaked, check.account.dangling);
         expect(lost == (0, 0) && !check.account.recovering, "leaked or dangling objects")?;
-        // The root, each node, and each value once.
-        let objects = 1 + state.nodes.len() as u64 + state.values.len() as u64;
+        let objects = state.objects();
         let found = &check.tenants[0].1;
         expect(found.objects == objects, "objects are not counted right")?;
         expect(check.account.objects - objects <= 1, "beside them there is only the log")
@@ -252,6 +266,9 @@ impl Subject for Toys {
             Op::Label,
             Op::LabelElsewhere,
             Op::LabelByWords,
+            Op::Keep,
+            Op::Alter,
+            Op::Discard,
             Op::Abort(0),
             Op::Nested,
             Op::Sweep,
@@ -265,6 +282,7 @@ impl Subject for Toys {
             vec![Op::Sweep],
             vec![push(false), push(false), push(true)],
             vec![push(false), push(false), push(true), push(false), Op::Share(0, 2), Op::Remove(1)],
+            vec![Op::LabelByWords, Op::Keep, Op::Alter],
         ]
     }
 
@@ -286,6 +304,7 @@ impl Subject for Toys {
             let script = Script::new(format!("residue-{number}"), 3, vec![op]);
             list.push(Script { recovers_each: true, ..script });
         }
+        list.extend(there_and_back());
         // Opened after operations that were under way, in each state of theirs.
         let interrupted = [
             (Op::Push(true), "pool.log.state"),
@@ -305,4 +324,21 @@ impl Subject for Toys {
         }
         list
     }
+}
+
+/// The content that an entry has the checksum of is changed by one process, and changed back by another: the entry, void in between, must
+/// not be true again. Neither process takes the lane of that entry but for it.
+fn there_and_back() -> Vec<Script<Op>> {
+    let there = || vec![Op::LabelByWords, Op::Keep, Op::Alter];
+    let back = || vec![Op::Alter, Op::LabelByWords, Op::Alter, Op::Alter];
+    let scripts = [
+        ("there-and-back", vec![(there(), None)], back()),
+        // Two processes come between.
+        ("there-and-back-later", vec![(there(), None), (vec![], None), (vec![], None)], back()),
+        // The change is sealed, and not in place.
+        ("there-sealed-and-back", vec![(there(), Some("pool.log.seal.fence"))], back()),
+        ("there-and-back-and-gone", vec![(there(), None)], vec![Op::Alter, Op::Discard, Op::Keep]),
+    ];
+    let script = |(name, leads, ops)| Script { leads, ..Script::new(name, 2, ops) };
+    scripts.into_iter().map(script).collect()
 }

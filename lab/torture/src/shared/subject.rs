@@ -107,7 +107,7 @@ impl Subject for Shared {
         expect_accounted(&check.account, kv::SIZE)?;
         let lost = (check.account.leaked, check.account.dangling);
         expect(lost == (0, 0) && !check.account.recovering, "leaked or dangling objects")?;
-        let objects = 1 + state.heap.nodes.len() as u64 + state.heap.values.len() as u64;
+        let objects = state.heap.objects();
         let found = check.tenants.iter().map(|(_, found)| found.objects).sum::<u64>();
         let heap = check.tenants.iter().find(|(name, _)| name == "toys");
         let heap = heap.ok_or("no toys")?.1.objects;

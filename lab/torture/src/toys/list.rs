@@ -1,9 +1,10 @@
 //! The list: what it has on media, and the operations on it.
 //!
 //! ```text
-//! root    head, tail, count, label, doomed (nodes that are being taken apart), the label once more
+//! root    head, tail, count, label, doomed (nodes that are being taken apart), the label once more, kept
 //! node    next, previous, name, value
 //! value   count of the nodes that have it, word
+//! kept    one of two contents, at both ends
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::judge::{expect, text};
 pub(super) const ROOT: usize = 8;
 const NODE: usize = 4;
 const VALUE: usize = 2;
+const KEPT_WORDS: usize = 16;
 
 const HEAD: usize = 0;
 const TAIL: usize = 1;
@@ -27,6 +29,7 @@ const COUNT: usize = 2;
 const LABEL: usize = 3;
 const DOOMED: usize = 4;
 const LABEL_AGAIN: usize = 5;
+const KEPT: usize = 6;
 
 const NEXT: usize = 0;
 const PREVIOUS: usize = 1;
@@ -36,6 +39,9 @@ const SHARED: usize = 3;
 /// Intents.
 const TAKE_APART: u32 = 1;
 const STORE_LABEL: u32 = 2;
+
+/// The contents that a kept object has by turns: first the first.
+pub(super) const CONTENTS: [u64; 2] = [0x1111_1111, 0x2222_2222];
 
 /// How long a sweep may take to notice that there is a gap.
 const GAP: Duration = Duration::from_millis(1);
@@ -52,6 +58,20 @@ pub(crate) struct Content {
     /// The words of the values, numbered as they come first in the list.
     pub(crate) values: Vec<u64>,
     pub(crate) label: u64,
+    /// The content of the kept object, if there is one.
+    pub(crate) kept: Option<u64>,
+}
+
+impl Content {
+    /// How many objects there are: the root, each node, each value once, and the kept one.
+    pub(crate) fn objects(&self) -> u64 {
+        1 + self.nodes.len() as u64 + self.values.len() as u64 + u64::from(self.kept.is_some())
+    }
+}
+
+/// The content that a kept object has after one of them.
+pub(super) fn other(content: u64) -> u64 {
+    CONTENTS[usize::from(content == CONTENTS[0])]
 }
 
 /// A list, open.
@@ -349,12 +369,62 @@ impl List {
 
     pub(super) fn label_by_words(&self, serial: u64) -> Result<bool, String> {
         let _busy = self.hold();
-        let label = || {
-            let (root, region) = (self.root()?, self.pool.region());
-            let words = [LABEL, LABEL_AGAIN].map(|field| [region.offset_of(&root[field]), serial]);
-            self.operation()?.commit_words(&words, &[])
-        };
+        let label = || self.operation()?.commit_words(&self.labelled(serial, [])?, &[]);
         done(label())
+    }
+
+    /// Words for a commit: these of the list, behind those of its label.
+    fn labelled<const N: usize>(
+        &self,
+        serial: u64,
+        words: [(&Word, u64); N],
+    ) -> Result<Vec<[u64; 2]>, Error> {
+        let root = self.root()?;
+        let labels = [LABEL, LABEL_AGAIN].map(|field| (&root[field], serial));
+        let all = labels.into_iter().chain(words);
+        Ok(all.map(|(word, new)| [self.pool.region().offset_of(word), new]).collect())
+    }
+
+    /// Makes the kept object, whose content is durable by the checksum that an entry has of it.
+    pub(super) fn keep(&self, serial: u64) -> Result<bool, String> {
+        let _busy = self.hold();
+        let keep = || {
+            let mut words = [0; KEPT_WORDS];
+            (words[0], words[KEPT_WORDS - 1]) = (CONTENTS[0], CONTENTS[0]);
+            let bytes = words.map(u64::to_le_bytes);
+            let mut operation = self.making()?;
+            let kept = self.make(&mut operation, &words)?;
+            let contents = [operation.content(kept.offset(), bytes.as_flattened())];
+            let words = self.labelled(serial, [(&self.root()?[KEPT], kept.to_bits())])?;
+            operation.commit_words(&words, &contents)
+        };
+        done(keep())
+    }
+
+    /// Gives the kept object its other content.
+    pub(super) fn alter(&self, serial: u64) -> Result<bool, String> {
+        let _busy = self.hold();
+        let alter = || {
+            let kept = self.words(self.root()?[KEPT].load(), KEPT_WORDS)?;
+            let new = other(kept[0].load());
+            let ends = [(&kept[0], new), (&kept[KEPT_WORDS - 1], new)];
+            self.operation()?.commit_words(&self.labelled(serial, ends)?, &[])
+        };
+        done(alter())
+    }
+
+    /// Unlinks the kept object; its space is another's at once.
+    pub(super) fn discard(&self, serial: u64) -> Result<bool, String> {
+        let _busy = self.hold();
+        let discard = || {
+            let link = &self.root()?[KEPT];
+            let kept = Object::from_bits(link.load());
+            let words = self.labelled(serial, [(link, 0)])?;
+            self.operation()?.commit_words_settled(&words, &[])?;
+            self.pool.free(kept);
+            Ok(())
+        };
+        done(discard())
     }
 
     pub(super) fn label_later(&self, serial: u64) -> Result<bool, String> {
@@ -419,10 +489,14 @@ impl List {
         expect(report.refused == 0, "a sweep refused something")
     }
 
-    /// All objects: the root, the nodes and the values; how many.
+    /// All objects: the root, the kept one, the nodes and the values; how many.
     pub(super) fn mark(&self, marker: &mut dyn Marker) -> Result<u64, String> {
         let root = self.root().map_err(text)?;
         let mut count = u64::from(marker.mark(self.entry.root).map_err(text)?);
+        let kept = Object::from_bits(root[KEPT].load());
+        if !kept.is_none() {
+            count += u64::from(marker.mark(kept).map_err(text)?);
+        }
         for first in [HEAD, DOOMED] {
             let mut bits = root[first].load();
             while bits != 0 {
@@ -439,12 +513,24 @@ impl List {
         Ok(count)
     }
 
+    fn kept_content(&self, bits: u64) -> Result<Option<u64>, String> {
+        if bits == 0 {
+            return Ok(None);
+        }
+        let words = self.words(bits, KEPT_WORDS).map_err(text)?;
+        let content = words[0].load();
+        let is_whole = words[KEPT_WORDS - 1].load() == content && CONTENTS.contains(&content);
+        expect(is_whole, "half a content")?;
+        Ok(Some(content))
+    }
+
     /// What it shows; that it is linked both ways and counts right.
     pub(crate) fn content(&self) -> Result<Content, String> {
         let root = self.root().map_err(text)?;
         expect(root[DOOMED].load() == 0, "nodes that were not taken apart")?;
         expect(root[LABEL].load() == root[LABEL_AGAIN].load(), "half a label")?;
-        let mut content = Content { label: root[LABEL].load(), ..Content::default() };
+        let kept = self.kept_content(root[KEPT].load())?;
+        let mut content = Content { label: root[LABEL].load(), kept, ..Content::default() };
         let (mut bits, mut previous) = (root[HEAD].load(), 0);
         let mut values: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
         while bits != 0 {

@@ -15,6 +15,7 @@ pub(crate) const OK_LOAD_PERMANENTLY: c_int = 256;
 impl Code {
     /// What is not possible, whatever the disk does.
     pub(crate) const REFUSED: Code = Code(1);
+    pub(crate) const PERM: Code = Code(3);
     pub(crate) const BUSY: Code = Code(5);
     pub(crate) const READONLY: Code = Code(8);
     pub(crate) const IOERR: Code = Code(10);
@@ -42,7 +43,7 @@ impl From<Error> for Code {
             Error::Conflict { .. } => Code::BUSY_SNAPSHOT,
             Error::OutOfRange { .. } | Error::LogFull { .. } => Code::FULL,
             Error::Damaged { .. } => Code::CORRUPT,
-            Error::NoSuchDevice { .. } => Code::CANTOPEN,
+            Error::NoSuchDevice { .. } | Error::OriginLost { .. } => Code::CANTOPEN,
             Error::Store(error) => error.into(),
             _ => Code::IOERR,
         }
@@ -54,6 +55,7 @@ impl From<kv::Error> for Code {
         match error {
             kv::Error::Full(_) => Code::FULL,
             kv::Error::ReadOnly | kv::Error::IsReplica => Code::READONLY,
+            kv::Error::SnapshotName { .. } => Code::REFUSED,
             kv::Error::Conflict { .. } | kv::Error::WouldDeadlock => Code::BUSY,
             kv::Error::Corrupt { .. } | kv::Error::Damaged { .. } => Code::CORRUPT,
             // Visible, and not durable: as after a sync that failed.

@@ -17,6 +17,7 @@ use crate::journal::Journal;
 use crate::open_file::OpenFile;
 use crate::open_names::OpenName;
 use crate::process::generation;
+use crate::refused::Refused;
 use crate::super_journal::{self, SuperFile};
 
 /// What SQLite has open.
@@ -328,9 +329,14 @@ unsafe extern "C" fn file_control(of: *mut SqliteFile, what: c_int, with: *mut c
                     let takes_it = unsafe { is_autocommit(api, connection.get()) };
                     main.lock().set_synchronous(level, takes_it);
                 }
-                let answer = main.lock().pragma(&name, value.as_deref())?;
-                words[0] = allocated(api, &answer)?;
-                Ok(())
+                let answered = main.lock().pragma(&name, value.as_deref());
+                let text = match &answered {
+                    Err(Refused { why, .. }) if why.is_empty() => None,
+                    Ok(text) | Err(Refused { why: text, .. }) => Some(allocated(api, text)?),
+                };
+                // With an error SQLite shows it in the place of its own text.
+                words[0] = text.unwrap_or(words[0]);
+                answered.map(drop).map_err(|refused| refused.code)
             }
             _ => Err(Code::NOTFOUND),
         }

@@ -33,6 +33,7 @@ mod pool;
 mod pragma;
 mod process;
 mod recent;
+mod refused;
 mod remote;
 mod socket;
 mod super_journal;

@@ -8,13 +8,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tembo_array::{Device, DeviceSnapshot, Isolation, Transaction};
+use tembo_array::{Device, DeviceSnapshot, Error, Isolation, Transaction};
 use tembo_kv::{Durability, Store};
 
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
 use crate::page_one;
 use crate::pool::Database;
 use crate::recent::Changes;
+use crate::refused::Refused;
 use crate::view::View;
 
 /// How many commits there are, and what may have changed since an earlier number of them. `None`: anything.
@@ -40,14 +41,18 @@ impl MainFile {
     /// Opens it at a version.
     ///
     /// # Errors
-    /// [`Code::CANTOPEN`]: there is no such version.
-    pub(crate) fn new(database: Arc<Database>, view: &View) -> Result<MainFile, Code> {
+    /// [`Code::CANTOPEN`]: there is no such version, or it is a clone that cannot be read.
+    pub(crate) fn new(database: Arc<Database>, view: &View) -> Result<MainFile, Refused> {
         let past = match view {
-            View::Current => None,
+            View::Current => {
+                database.device().snapshot()?;
+                None
+            }
             View::Named(name) => Some(database.device().at_name(name)),
             View::At(version) => Some(database.device().at(*version)),
         };
-        let past = past.transpose().map_err(|_| Code::CANTOPEN)?;
+        let no_such = |error: Error| Refused { code: Code::CANTOPEN, why: error.to_string() };
+        let past = past.transpose().map_err(no_such)?;
         let (snapshot, commits, tx, lock) = (None, 0, None, LOCK_NONE);
         let (changes, was_with_wal) = (Changes::default(), false);
         Ok(MainFile { database, past, lock, snapshot, commits, tx, changes, was_with_wal })

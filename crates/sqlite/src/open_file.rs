@@ -13,6 +13,7 @@ use tembo_kv::Durability;
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED};
 use crate::main_file::{self, MainFile};
 use crate::pool::{self, Place, PoolRef};
+use crate::refused::Refused;
 use crate::remote::RemoteFile;
 use crate::view::View;
 use crate::{owner, pragma};
@@ -86,7 +87,7 @@ fn set_schema_number(page: &mut [u8], number: u32) {
 }
 
 /// Opens a pool, of which another process may be the owner, and something of it.
-fn open_at(place: &Place, view: &View) -> Result<At, Code> {
+fn open_at(place: &Place, view: &View) -> Result<At, Refused> {
     let path = pool::canonical(&place.pool);
     let this = |pool: &PoolRef| {
         let database = pool.database(&place.device, place.creates)?;
@@ -104,7 +105,7 @@ fn open_at(place: &Place, view: &View) -> Result<At, Code> {
             return this(&pool);
         }
         if Instant::now() > end {
-            return Err(Code::BUSY);
+            return Err(Code::BUSY.into());
         }
         std::thread::sleep(PAUSE);
     }
@@ -147,7 +148,7 @@ impl At {
 impl OpenFile {
     /// # Errors
     /// [`Code::BUSY`]: another process has the pool, and serves no clients.
-    pub(crate) fn new(place: Place, view: View) -> Result<OpenFile, Code> {
+    pub(crate) fn new(place: Place, view: View) -> Result<OpenFile, Refused> {
         let at = open_at(&place, &view)?;
         let (lock, is_synced, super_journal) = (LOCK_NONE, false, None);
         let (asked, kept) = (Asked::default(), Kept::Nothing);
@@ -169,14 +170,17 @@ impl OpenFile {
         if self.has_lost_its_owner() {
             // The database was there: none is made in its place.
             self.place.creates = false;
-            self.at = open_at(&self.place, &self.view)?;
+            self.at = open_at(&self.place, &self.view).map_err(|refused| refused.code)?;
             self.kept = Kept::Pages;
         }
         Ok(())
     }
 
     /// Does what can be done again: a second time if the owner went away before.
-    fn again<R>(&mut self, mut work: impl FnMut(&mut At) -> Result<R, Code>) -> Result<R, Code> {
+    fn again<R, E: From<Code>>(
+        &mut self,
+        mut work: impl FnMut(&mut At) -> Result<R, E>,
+    ) -> Result<R, E> {
         self.reach()?;
         let done = work(&mut self.at);
         if done.is_err() && self.has_lost_its_owner() {
@@ -339,17 +343,17 @@ impl OpenFile {
 
     /// The answer to a pragma; an error with [`Code::NOTFOUND`]: it is SQLite's. `journal_mode = wal` is answered, and
     /// changes nothing: readers do not wait as it is. The rest are of the [pool](pragma::answer).
-    pub(crate) fn pragma(&mut self, name: &str, value: Option<&str>) -> Result<String, Code> {
+    pub(crate) fn pragma(&mut self, name: &str, value: Option<&str>) -> Result<String, Refused> {
         let name = name.to_ascii_lowercase();
         match (name.as_str(), value) {
             ("journal_mode", Some(mode)) => {
                 self.asked.wal = mode.eq_ignore_ascii_case("wal");
-                if self.asked.wal { Ok("wal".into()) } else { Err(Code::NOTFOUND) }
+                if self.asked.wal { Ok("wal".into()) } else { Err(Code::NOTFOUND.into()) }
             }
             ("journal_mode", None) if self.asked.wal => Ok("wal".into()),
             ("locking_mode", Some(mode)) => {
                 self.set_locking_mode(mode)?;
-                Err(Code::NOTFOUND)
+                Err(Code::NOTFOUND.into())
             }
             (name, value) if pragma::is_known(name) => {
                 let ask = |at: &mut At| match at {
@@ -363,7 +367,7 @@ impl OpenFile {
                 self.reach()?;
                 ask(&mut self.at)
             }
-            _ => Err(Code::NOTFOUND),
+            _ => Err(Code::NOTFOUND.into()),
         }
     }
 

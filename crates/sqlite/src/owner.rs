@@ -15,6 +15,7 @@ use crate::main_file::{self, MainFile};
 use crate::pool::{self, Pool, PoolRef};
 use crate::pragma;
 use crate::process::{PerProcess, watch_forks};
+use crate::refused::Refused;
 use crate::socket::{self, Incoming, Stream};
 use crate::wire::{self, HEAD_CHANGED_SIZE, HEAD_SIZE, Locked, Malformed, READ_MAX, Request};
 
@@ -145,7 +146,7 @@ fn serve_frames(stream: &UnixStream, pool: &Weak<Pool>) -> Result<(), End> {
         _ => return Err(End::Malformed),
     };
     let client = opened.map(|file| Client::new(pid, file));
-    let answer = client.as_ref().map(|client| client.number).map_err(|code| *code);
+    let answer = client.as_ref().map(|client| client.number).map_err(Clone::clone);
     send(stream, &mut reply, answer.map(|number| number.to_le_bytes()))?;
     let Ok(client) = client else { return Ok(()) };
     loop {
@@ -155,11 +156,11 @@ fn serve_frames(stream: &UnixStream, pool: &Weak<Pool>) -> Result<(), End> {
     }
 }
 
-/// Sends what was done: a code of SQLite's, and the rest.
+/// Sends what was done: a code of SQLite's, and the rest, of an error why it is one.
 fn send(
     stream: &UnixStream,
     reply: &mut Vec<u8>,
-    answer: Result<impl AsRef<[u8]>, Code>,
+    answer: Result<impl AsRef<[u8]>, Refused>,
 ) -> io::Result<()> {
     socket::begin(reply);
     match answer {
@@ -167,7 +168,10 @@ fn send(
             reply.extend(OK.to_le_bytes());
             reply.extend(data.as_ref());
         }
-        Err(Code(code)) => reply.extend(code.to_le_bytes()),
+        Err(Refused { code: Code(code), why }) => {
+            reply.extend(code.to_le_bytes());
+            reply.extend(why.as_bytes());
+        }
     }
     socket::send_frame(stream, reply)
 }
@@ -187,7 +191,7 @@ impl Client {
     }
 
     /// Does what is asked for.
-    fn answer(&self, request: &Request<'_>) -> Result<Result<Vec<u8>, Code>, Malformed> {
+    fn answer(&self, request: &Request<'_>) -> Result<Result<Vec<u8>, Refused>, Malformed> {
         if let Request::CommitAll { is_synced, sessions } = request {
             return Ok(self.commit_all(&wire::numbers(sessions)?, *is_synced));
         }
@@ -197,7 +201,7 @@ impl Client {
                 for write in wire::writes(batch) {
                     let (offset, bytes) = write?;
                     if let Err(code) = file.write(offset, bytes) {
-                        return Ok(Err(code));
+                        return Ok(Err(code.into()));
                     }
                 }
                 Ok(Vec::new())
@@ -209,7 +213,7 @@ impl Client {
     }
 
     /// Commits sessions of its process together.
-    fn commit_all(&self, numbers: &[u64], is_synced: bool) -> Result<Vec<u8>, Code> {
+    fn commit_all(&self, numbers: &[u64], is_synced: bool) -> Result<Vec<u8>, Refused> {
         let mut numbers = numbers.to_vec();
         // In one order, so that two such commits do not wait for each other for ever.
         numbers.sort_unstable();
@@ -223,19 +227,20 @@ impl Client {
         let mut files: Vec<_> = files.iter().map(|file| file.lock()).collect();
         let mut files: Vec<&mut MainFile> = files.iter_mut().map(|file| &mut **file).collect();
         if files.iter().any(|file| file.level() < LOCK_RESERVED) {
-            return Err(Code::IOERR);
+            return Err(Code::IOERR.into());
         }
-        main_file::commit(&mut files, durability(is_synced)).map(|()| Vec::new())
+        main_file::commit(&mut files, durability(is_synced))?;
+        Ok(Vec::new())
     }
 }
 
-fn do_with(file: &mut MainFile, request: &Request<'_>) -> Result<Vec<u8>, Code> {
+fn do_with(file: &mut MainFile, request: &Request<'_>) -> Result<Vec<u8>, Refused> {
     match request {
         Request::Lock { level, known } => {
             let before = file.level();
             file.lock(*level)?;
             // A lock that the client is not given is not held.
-            locked(file, *known).inspect_err(|_| file.unlock(before))
+            Ok(locked(file, *known).inspect_err(|_| file.unlock(before))?)
         }
         Request::Unlock(level) => {
             file.unlock(*level);
@@ -247,16 +252,22 @@ fn do_with(file: &mut MainFile, request: &Request<'_>) -> Result<Vec<u8>, Code> 
             data.truncate(len);
             Ok(data)
         }
-        Request::Truncate(len) => file.truncate(*len).map(|()| Vec::new()),
+        Request::Truncate(len) => {
+            file.truncate(*len)?;
+            Ok(Vec::new())
+        }
         Request::Len => Ok(file.len()?.to_le_bytes().to_vec()),
         Request::Commit { is_synced } => {
-            main_file::commit(&mut [file], durability(*is_synced)).map(|()| Vec::new())
+            main_file::commit(&mut [file], durability(*is_synced))?;
+            Ok(Vec::new())
         }
         Request::HasWriter => Ok(vec![u8::from(file.has_writer())]),
         Request::Pragma { name, value } => {
             pragma::answer(file, name, *value).map(String::into_bytes)
         }
-        Request::Open { .. } | Request::Write(_) | Request::CommitAll { .. } => Err(Code::IOERR),
+        Request::Open { .. } | Request::Write(_) | Request::CommitAll { .. } => {
+            Err(Code::IOERR.into())
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::file_id::FileId;
 use crate::listener::Listener;
 use crate::process::{PerProcess, generation};
 use crate::recent::Recent;
+use crate::refused::Refused;
 use crate::socket::{self, Stream};
 
 /// Bytes of a pool that is made for a database: it grows.
@@ -187,7 +188,7 @@ impl PoolRef {
     }
 
     /// A database of it, open once.
-    pub(crate) fn database(&self, device: &str, creates: bool) -> Result<Arc<Database>, Code> {
+    pub(crate) fn database(&self, device: &str, creates: bool) -> Result<Arc<Database>, Refused> {
         let pool = self.pool()?;
         let mut databases = pool.databases.lock();
         if let Some(database) = databases.get(device).and_then(Weak::upgrade) {

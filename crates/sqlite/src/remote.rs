@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED, OK};
 use crate::kept_pages::KeptPages;
 use crate::page_one;
+use crate::refused::Refused;
 use crate::socket::{self, Incoming, Stream};
 use crate::view::View;
 use crate::wire::{self, BATCH_SIZE, HEAD_CHANGED_SIZE, Locked, READ_MAX, Request, WRITE_MAX};
@@ -68,13 +69,13 @@ impl RemoteFile {
         device: &str,
         creates: bool,
         view: &View,
-    ) -> Result<Option<RemoteFile>, Code> {
+    ) -> Result<Option<RemoteFile>, Refused> {
         let socket = socket::path_beside(pool);
         let Ok(stream) = socket::connect(&socket).map(Stream::new) else { return Ok(None) };
         match socket::peer(&stream) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(Code::CANTOPEN);
+                return Err(Code::CANTOPEN.into());
             }
             Err(_) => return Ok(None),
         }
@@ -116,9 +117,16 @@ impl RemoteFile {
                 Ok(Some(file))
             }
             _ if file.is_lost => Ok(None),
-            Ok(Err(_)) => Err(Code::IOERR),
-            Err(code) => Err(code),
+            Ok(Err(_)) => Err(Code::IOERR.into()),
+            Err(code) => Err(file.refused(code)),
         }
+    }
+
+    /// With what the owner says of the last request, which it has refused with this code.
+    fn refused(&self, code: Code) -> Refused {
+        let said = self.reply.get(DATA..).filter(|_| !self.is_lost);
+        let why = said.unwrap_or_default();
+        Refused { code, why: String::from_utf8_lossy(why).into_owned() }
     }
 
     /// Whether the owner is gone, with what was not committed.
@@ -358,10 +366,12 @@ impl RemoteFile {
         first.call(&Request::CommitAll { is_synced, sessions: &sessions }).map(|_| ())
     }
 
-    pub(crate) fn pragma(&mut self, name: &str, value: Option<&str>) -> Result<String, Code> {
+    pub(crate) fn pragma(&mut self, name: &str, value: Option<&str>) -> Result<String, Refused> {
         self.send_writes()?;
-        let answer = self.call(&Request::Pragma { name, value })?;
-        Ok(String::from_utf8_lossy(answer).into_owned())
+        match self.call(&Request::Pragma { name, value }) {
+            Ok(answer) => Ok(String::from_utf8_lossy(answer).into_owned()),
+            Err(code) => Err(self.refused(code)),
+        }
     }
 }
 
@@ -423,6 +433,39 @@ mod tests {
             }
         }
         reads
+    }
+
+    /// An owner that opens the database `main`, and refuses all else.
+    fn refuse(stream: &UnixStream) {
+        let (mut incoming, mut request, mut reply) = (Incoming::default(), Vec::new(), Vec::new());
+        while incoming.receive(stream, &mut request).is_ok() {
+            socket::begin(&mut reply);
+            if let Request::Open { device: "main", .. } = Request::of(&request).unwrap() {
+                reply.extend(OK.to_le_bytes());
+                reply.extend([0; 8]);
+            } else {
+                reply.extend(Code::PERM.0.to_le_bytes());
+                reply.extend(b"it is not to be");
+            }
+            socket::send_frame(stream, &mut reply).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_owner_says_why_it_refuses() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = folder.path().join("a.pool");
+        let listener = socket::bind(&socket::path_beside(&pool)).unwrap();
+        let owner = std::thread::spawn(move || {
+            (0..2).for_each(|_| refuse(&listener.accept().unwrap().0));
+        });
+        let refused = Refused { code: Code::PERM, why: "it is not to be".to_owned() };
+        let open = |device| RemoteFile::open(&pool, device, true, &View::Current);
+        assert_eq!(open("copy").err(), Some(refused.clone()));
+        let mut file = open("main").unwrap().unwrap();
+        assert_eq!(file.pragma("tembo_snapshot", Some("a")), Err(refused));
+        drop(file);
+        owner.join().unwrap();
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::open_file::OpenFile;
 use crate::open_names::{OpenName, database_of, is_of_ours};
 use crate::pool::{self, Place};
 use crate::process::watch_forks;
+use crate::refused::Refused;
 use crate::super_journal::{self, Lies};
 use crate::view::View;
 
@@ -115,7 +116,8 @@ unsafe extern "C" fn open(
             kind
         } else if flags & OPEN_MAIN_DB != 0 {
             // SAFETY: the name of a database is a path with its parameters.
-            let file = Arc::new(Mutex::new(unsafe { open_main(api, name, flags) }?));
+            let opened = unsafe { open_main(api, name, flags) };
+            let file = Arc::new(Mutex::new(opened.map_err(|refused| refused.logged(api))?));
             // SAFETY: as above.
             let name = unsafe { text(name) }.ok_or(Code::CANTOPEN)?;
             Kind::Main { file, _name: OpenName::new(name) }
@@ -192,7 +194,7 @@ fn end_of_path(view: &View) -> String {
 
 /// # Safety
 /// `name` is the name of a database, as SQLite passes it to `xOpen`.
-unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<OpenFile, Code> {
+unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<OpenFile, Refused> {
     // SAFETY: the caller's promise.
     let of = |key| unsafe { parameter(api, name, key) };
     // SAFETY: as above.
@@ -209,7 +211,7 @@ unsafe fn open_main(api: &Api, name: *const c_char, flags: c_int) -> Result<Open
         None => None,
         Some("flush") => Some(DomainRequest::Flush),
         Some("logged") => Some(DomainRequest::Logged),
-        Some(_) => return Err(Code::CANTOPEN),
+        Some(_) => return Err(Code::CANTOPEN.into()),
     };
     let creates = flags & OPEN_CREATE != 0 && view == View::Current;
     OpenFile::new(Place { pool, device, domain, creates }, view)

@@ -2,10 +2,12 @@
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
+mod lost_clones;
 mod own_names;
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, ffi};
@@ -18,7 +20,31 @@ type Entry = unsafe extern "C" fn(
     *const ffi::sqlite3_api_routines,
 ) -> c_int;
 
+/// What the error log of this program got: codes and texts.
+static LOG: Mutex<Vec<(c_int, String)>> = Mutex::new(Vec::new());
+
+type Log = unsafe extern "C" fn(*mut c_void, c_int, *const c_char);
+
+/// # Safety
+/// SQLite calls it, with a text that ends with a zero.
+unsafe extern "C" fn log(_: *mut c_void, code: c_int, text: *const c_char) {
+    // SAFETY: SQLite's promise.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    LOG.lock().unwrap().push((code, text));
+}
+
 fn connect(pool: &Path, more: &str) -> Connection {
+    try_connect(pool, more).unwrap()
+}
+
+fn try_connect(pool: &Path, more: &str) -> rusqlite::Result<Connection> {
+    static CONFIGURED: Once = Once::new();
+    CONFIGURED.call_once(|| {
+        let nothing: *mut c_void = std::ptr::null_mut();
+        // SAFETY: nothing has used SQLite before, and these are the arguments of that option.
+        let code = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_LOG, log as Log, nothing) };
+        assert_eq!(code, ffi::SQLITE_OK);
+    });
     // SAFETY: the function has these parameters; SQLite's structures are opaque to it.
     let entry = unsafe {
         std::mem::transmute::<*const (), Entry>(tembo_sqlite::auto_extension as *const ())
@@ -27,7 +53,7 @@ fn connect(pool: &Path, more: &str) -> Connection {
     assert_eq!(unsafe { ffi::sqlite3_auto_extension(Some(entry)) }, 0);
     // The VFS is there when some connection has opened.
     drop(Connection::open_in_memory().unwrap());
-    Connection::open(format!("file:{}?vfs=tembo{more}", pool.display())).unwrap()
+    Connection::open(format!("file:{}?vfs=tembo{more}", pool.display()))
 }
 
 fn one(db: &Connection, sql: &str) -> i64 {

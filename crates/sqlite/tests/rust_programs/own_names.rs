@@ -13,7 +13,7 @@ fn text(db: &Connection, sql: &str) -> rusqlite::Result<String> {
 }
 
 /// Makes a clone of the database; the names that there are then.
-fn clone(pool: &Path) -> Vec<(String, u64)> {
+pub(super) fn clone(pool: &Path) -> Vec<(String, u64)> {
     let store = Store::open(pool, &Options::new()).unwrap();
     let array = Array::open(&store).unwrap();
     let main = array.device("main").unwrap().snapshot().unwrap();
@@ -43,9 +43,13 @@ fn names_that_keep_clones_readable_are_neither_shown_nor_given_nor_dropped() {
     for sql in asked {
         let refused = text(&db, &sql).unwrap_err();
         assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::PermissionDenied), "{sql}");
+        let said = refused.to_string();
+        assert!(said.contains("keeps what clones read: use another name"), "{said}");
     }
     assert!(text(&db, "pragma tembo_snapshot = 'mine'").is_ok());
     assert!(text(&db, "pragma tembo_snapshots").unwrap().starts_with("mine|"));
+    let long = text(&db, &format!("pragma tembo_snapshot = '{}'", "x".repeat(80))).unwrap_err();
+    assert!(long.to_string().contains("drop one, or use a shorter one"), "{long}");
     let copy = connect(&pool.join("copy"), "");
     assert_eq!(copy.query_row("select a from t", [], |row| row.get(0)), Ok(1));
     drop((db, copy));

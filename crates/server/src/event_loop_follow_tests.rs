@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 
 use super::*;
-use crate::replication::format::{Action, Entry, FrameHeader, FrameKind};
+use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE};
 
 /// The history of the primary.
 const HISTORY: &str = "0123456789012345678901234567890123456789";
@@ -248,6 +248,156 @@ fn so_does_a_promotion_after_a_restart() {
     assert!(store.snapshots().is_empty());
 }
 
+/// Steps until the replica acknowledges a version.
+fn acknowledged(event_loop: &mut EventLoop<'_>, upstream: &mut Upstream) -> String {
+    upstream.stream.get_ref().set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    while let Err(error) = upstream.stream.fill_buf() {
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        event_loop.step().unwrap();
+        assert!(began.elapsed() < PATIENCE, "nothing is acknowledged");
+    }
+    upstream.stream.get_ref().set_nonblocking(false).unwrap();
+    let words = upstream.words();
+    assert_eq!(words[..2], ["REPLCONF", "ACK"]);
+    words[2].clone()
+}
+
+#[test]
+fn a_replica_that_is_started_within_a_large_change_acknowledges_what_was_before_it() {
+    for has_reached in [None, Some("20")] {
+        let (store, mut kept) = (Store::volatile(&Options::new()).unwrap(), None);
+        with_loop_over(store.clone(), |event_loop, address| {
+            let (_client, listener, mut upstream) = follow(event_loop, address);
+            // Without a change: nothing but the first part of the next one notes it.
+            upstream.frame(FrameKind::Whole, 15, &[]);
+            reached(event_loop, 15);
+            tear(event_loop, &mut upstream);
+            if has_reached.is_some() {
+                upstream.frame(FrameKind::Incomplete, 20, &[put("c", &string("two"))]);
+                reached(event_loop, 20);
+            }
+            kept = Some(listener);
+        });
+        with_loop_over(store, |event_loop, _| {
+            assert_eq!(event_loop.turns.shared.replication.offset(0), 15);
+            let mut upstream = Upstream::accept(event_loop, kept.as_ref().unwrap());
+            let held = has_reached.unwrap_or("15");
+            assert_eq!(upstream.held, [HISTORY, held]);
+            upstream.begin("CONTINUE", (HISTORY, held.parse().unwrap()));
+            assert_eq!(acknowledged(event_loop, &mut upstream), "15");
+            assert_eq!(event_loop.turns.data.access(), Access::Loading);
+            upstream.frame(FrameKind::Whole, 21, &[put("a", &string("two"))]);
+            while acknowledged(event_loop, &mut upstream) != "21" {}
+        });
+    }
+}
+
+#[test]
+fn a_replica_acknowledges_nothing_while_it_begins_anew() {
+    with_loop(|event_loop, address| {
+        let (_client, listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+        upstream.frame(FrameKind::Whole, 11, &[]);
+        reached(event_loop, 11);
+        drop(upstream);
+        // Another store, whose versions are less.
+        let mut upstream = Upstream::accept(event_loop, &listener);
+        upstream.begin("FULL", (&"f".repeat(40), 7));
+        upstream.frame(FrameKind::Part, 7, &[put("a", &string("two"))]);
+        assert_eq!(acknowledged(event_loop, &mut upstream), "0");
+        upstream.frame(FrameKind::Whole, 7, &[]);
+        while acknowledged(event_loop, &mut upstream) != "7" {}
+    });
+}
+
+/// Steps a primary and its replica in turns, until something is so of the replica.
+fn together(
+    primary: &mut EventLoop<'_>,
+    replica: &mut EventLoop<'_>,
+    is_done: impl Fn(&EventLoop<'_>) -> bool,
+) {
+    let began = Instant::now();
+    while !is_done(replica) {
+        primary.step().unwrap();
+        replica.step().unwrap();
+        assert!(began.elapsed() < PATIENCE, "it does not come");
+    }
+}
+
+fn is_connected(event_loop: &EventLoop<'_>) -> bool {
+    let following = event_loop.turns.shared.replication.following();
+    following.is_some_and(|following| following.stage == crate::replication::Stage::Connected)
+}
+
+/// Steps until a primary has so many replicas.
+fn has_replicas(event_loop: &mut EventLoop<'_>, count: usize) {
+    let began = Instant::now();
+    while event_loop.turns.shared.replication.replicas.iter().count() != count {
+        event_loop.step().unwrap();
+        assert!(began.elapsed() < PATIENCE, "not {count} replicas");
+    }
+}
+
+#[test]
+fn a_wait_counts_a_replica_that_is_started_within_a_later_change() {
+    with_loop(|primary, address| {
+        let [mut writer, mut other, mut second] = clients(primary, address);
+        let replicaof = Some(("127.0.0.1".to_owned(), address.port()));
+        let config = Config { replicaof, ..Config::default() };
+        let (store, mut version) = (Store::volatile(&Options::new()).unwrap(), 0);
+        let is_torn = |replica: &EventLoop<'_>| replica.turns.data.access() == Access::Loading;
+        with_loop_of(store.clone(), config.clone(), |replica, _| {
+            together(primary, replica, is_connected);
+            let request = b"SET a 1\r\nWAIT 2 0\r\n";
+            writer.write_all(request).unwrap();
+            arrived(primary, request.len());
+            assert_eq!(replies(primary, &mut writer, 1), "+OK\r\n");
+            version = primary.turns.data.store().visible();
+            let place = |replica: &EventLoop<'_>| replica.turns.shared.replication.offset(0);
+            together(primary, replica, |replica| place(replica) >= version);
+            // More than a replica takes in a turn, and than the sockets hold.
+            let value = "x".repeat(1 << 20);
+            let sets = (0..24).map(|number| words(&["SET", &format!("part:{number}"), &value]));
+            let request = format!("MULTI\r\n{}EXEC\r\n", sets.collect::<String>());
+            executed(primary, &mut other, &request, 1 + 24 + 1 + 24);
+            together(primary, replica, is_torn);
+        });
+        has_replicas(primary, 0);
+        with_loop_of(store, config, |replica, _| {
+            together(primary, replica, is_connected);
+            // Until it is stepped again it holds no more than before.
+            assert!(is_torn(replica));
+            second.write_all(b"TEMBO.SYNC\r\n").unwrap();
+            has_replicas(primary, 2);
+            second.write_all(words(&["REPLCONF", "ACK", &version.to_string()]).as_bytes()).unwrap();
+            assert_eq!(replies(primary, &mut writer, 1), ":2\r\n");
+            writer.write_all(b"WAIT 2 1\r\n").unwrap();
+            assert_eq!(replies(primary, &mut writer, 1), ":0\r\n");
+        });
+    });
+}
+
+#[test]
+fn a_replica_counts_from_its_first_acknowledgement_on() {
+    with_loop(|event_loop, address| {
+        let [mut writer] = clients(event_loop, address);
+        executed(event_loop, &mut writer, "SET a 1\r\n", 1);
+        let first = answered(event_loop, address, &[]);
+        has_replicas(event_loop, 0);
+        // It may hold a part of a change behind which it goes on.
+        let [mut replica] = clients(event_loop, address);
+        replica.write_all(words(&["TEMBO.SYNC", &first[1], &first[2]]).as_bytes()).unwrap();
+        replies(event_loop, &mut replica, 1);
+        assert_eq!(event_loop.turns.shared.replication.replicas.partial_syncs, 1);
+        writer.write_all(b"WAIT 1 1\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut writer, 1), ":0\r\n");
+        replica.write_all(words(&["REPLCONF", "ACK", "1000000000"]).as_bytes()).unwrap();
+        writer.write_all(b"WAIT 1 0\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut writer, 1), ":1\r\n");
+    });
+}
+
 #[test]
 fn a_part_of_a_change_is_not_shown_after_a_start_with_another_primary() {
     let store = Store::volatile(&Options::new()).unwrap();
@@ -262,6 +412,56 @@ fn a_part_of_a_change_is_not_shown_after_a_start_with_another_primary() {
         assert!(get(event_loop, &mut client, "a").starts_with("-LOADING"));
         executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
         assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+    });
+}
+
+/// What kind of frame ends all that a replica is given that holds nothing.
+fn given(event_loop: &mut EventLoop<'_>, address: SocketAddr) -> FrameKind {
+    let [mut client] = clients(event_loop, address);
+    client.write_all(b"TEMBO.SYNC\r\n").unwrap();
+    client.set_nonblocking(true).unwrap();
+    let (mut all, mut bytes, began) = (Vec::new(), vec![0; 1 << 20], Instant::now());
+    let end = |all: &[u8]| {
+        let line = all.iter().position(|byte| *byte == b'\n')?;
+        let mut rest = &all[line + 1..];
+        loop {
+            let header = FrameHeader::decode(*rest.first_chunk()?).unwrap();
+            if header.kind != FrameKind::Part {
+                return Some(header.kind);
+            }
+            rest = rest.get(HEADER_SIZE + header.size as usize..)?;
+        }
+    };
+    loop {
+        if let Some(kind) = end(&all) {
+            return kind;
+        }
+        event_loop.step().unwrap();
+        match client.read(&mut bytes) {
+            Ok(count) => all.extend_from_slice(&bytes[..count]),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+        assert!(began.elapsed() < PATIENCE, "no end after {} bytes", all.len());
+    }
+}
+
+#[test]
+fn replicas_of_a_replica_that_is_started_within_a_large_change_learn_that_it_is_not_whole() {
+    let (store, mut kept) = (Store::volatile(&Options::new()).unwrap(), None);
+    with_loop_over(store.clone(), |event_loop, address| {
+        let (_client, listener, mut upstream) = follow(event_loop, address);
+        assert_eq!(given(event_loop, address), FrameKind::Whole);
+        tear(event_loop, &mut upstream);
+        assert_eq!(given(event_loop, address), FrameKind::Incomplete);
+        kept = Some(listener);
+    });
+    with_loop_over(store, |event_loop, address| {
+        assert_eq!(given(event_loop, address), FrameKind::Incomplete);
+        let mut upstream = Upstream::accept(event_loop, kept.as_ref().unwrap());
+        upstream.begin("CONTINUE", (HISTORY, 10));
+        upstream.frame(FrameKind::Whole, 11, &[put("a", &string("two"))]);
+        reached(event_loop, 11);
+        assert_eq!(given(event_loop, address), FrameKind::Whole);
     });
 }
 

@@ -2,9 +2,9 @@
 //!
 //! It has a name in the store, so that it is there after a restart too.
 
-use tembo_kv::{Error, Snapshot, Store};
+use tembo_kv::{Error, Keyspace, Snapshot, Store};
 
-use crate::replication::format::{Content, Place};
+use crate::replication::format::{Content, PLACE_KEY, Place};
 
 /// The name of the snapshot.
 const NAME: &str = "tembo-replication@base";
@@ -18,6 +18,19 @@ impl Base {
         // A full synchronisation has no way back.
         let is_within = place.content == Content::Incomplete && !place.source.is_empty();
         Base(if is_within { store.snapshot_named(NAME).ok() } else { None })
+    }
+
+    /// The version of that history which the store holds with it; `None`: there is none, or it is of another one.
+    pub(crate) fn held(&self, own: Keyspace, source: &str) -> Option<u64> {
+        let record = self.0.as_ref()?.get(own, PLACE_KEY).ok()??;
+        let place = Place::decode(&record.to_vec()).ok()?;
+        let is_held = place.content == Content::Whole && place.source == source;
+        is_held.then_some(place.version)
+    }
+
+    /// The first version that may not be whole.
+    pub(crate) fn first_torn(&self) -> u64 {
+        self.0.as_ref().map_or(1, |snapshot| snapshot.version() + 1)
     }
 
     /// Keeps the visible version. Durable when it returns.

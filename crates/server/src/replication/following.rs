@@ -83,7 +83,7 @@ pub(crate) struct Following {
     /// Full synchronisations that have begun.
     pub(crate) full_syncs: u64,
     place: Place,
-    /// While the store is not whole: the version of the primary that it goes back to; 0 where that is not known.
+    /// While the store is not whole: the version of the primary that it goes back to; 0: there is none.
     whole: u64,
     /// The version of the last change, behind which there may be some without one: a primary that is opened again does not know
     /// of those.
@@ -137,9 +137,9 @@ impl Following {
         now_ms: u64,
     ) -> std::io::Result<Following> {
         let primary = place.primary.clone().unwrap_or_default();
+        let base = Base::find(store, &place);
         if place.content == Content::Incomplete {
-            // An earlier run has torn it, at a version that is not known: no state of this run is one to keep.
-            gap.open(1);
+            gap.open(base.first_torn());
         }
         Ok(Following {
             link: Link::start(primary.clone(), wake)?,
@@ -150,10 +150,10 @@ impl Following {
             promotes: false,
             lost: None,
             full_syncs: 0,
-            base: Base::find(store, &place),
             noted: mark_of(&place),
+            whole: base.held(own, &place.source).unwrap_or(0),
+            base,
             place,
-            whole: 0,
             upstream: String::new(),
             wake: wake.clone(),
             own,
@@ -348,6 +348,7 @@ impl Following {
     fn connected(&mut self) {
         self.stage = Stage::Connected;
         self.lost = None;
+        self.acknowledge = true;
     }
 
     /// The versions that the store holds. Of one that is not whole: the version behind which all changes make it so.
@@ -372,12 +373,17 @@ impl Following {
         let place = Place { content, source: String::new(), version: 0, ..self.place.clone() };
         self.commit(data, place)?;
         self.base.forget(data.store());
+        self.whole = 0;
         Ok(())
     }
 
     /// A part of a change comes: there is a way back from here on.
     fn divide(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         if !self.is_torn() {
+            if self.noted != mark_of(&self.place) {
+                // A start within the change finds there what is acknowledged.
+                self.commit(data, self.place.clone())?;
+            }
             self.base.keep(data.store())?;
             self.whole = self.place.version;
         }

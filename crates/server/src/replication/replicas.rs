@@ -68,11 +68,12 @@ impl Replicas {
         now_ms: u64,
     ) -> std::io::Result<()> {
         let is_full = beginning.snapshot.is_some();
-        let acknowledged = if is_full { 0 } else { beginning.version };
         let feed = Feed::start(store, socket, (id, beginning), &self.gap)?;
         *(if is_full { &mut self.full_syncs } else { &mut self.partial_syncs }) += 1;
         self.ended.retain(|thread| !thread.is_finished());
-        self.list.push(Replica { token, ip, port, acknowledged, acknowledged_ms: now_ms, feed });
+        // What it goes on behind may lie within a change, or not be durable there yet: it says itself what it holds.
+        let (acknowledged, acknowledged_ms) = (0, now_ms);
+        self.list.push(Replica { token, ip, port, acknowledged, acknowledged_ms, feed });
         Ok(())
     }
 

@@ -415,6 +415,67 @@ fn a_part_of_a_change_is_not_shown_after_a_start_with_another_primary() {
     });
 }
 
+/// A server with fewer databases than by default.
+fn with_few(store: &Store, test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
+    with_loop_of(store.clone(), Config { databases: 4, ..Config::default() }, test);
+}
+
+#[test]
+fn databases_that_are_added_within_a_large_change_are_there_after_going_back() {
+    let store = Store::volatile(&Options::new()).unwrap();
+    with_few(&store, |event_loop, address| {
+        let (_client, _listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+    });
+    with_loop_over(store.clone(), |event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        let request = b"REPLICAOF NO ONE\r\nSELECT 10\r\nSET b two\r\nRPUSH c x y\r\n";
+        client.write_all(request).unwrap();
+        assert_eq!(replies(event_loop, &mut client, 4), "+OK\r\n+OK\r\n+OK\r\n:2\r\n");
+        assert_eq!(get(event_loop, &mut client, "b"), "$3\r\ntwo\r\n");
+        executed(event_loop, &mut client, "SELECT 0\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+        // Keys of all databases expire in one step.
+        executed(event_loop, &mut client, "SET d x PX 1\r\n", 1);
+        let began = Instant::now();
+        while event_loop.turns.shared.stats.expired_keys == 0 {
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "nothing expires");
+        }
+    });
+    with_loop_over(store.clone(), |event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        executed(event_loop, &mut client, "SELECT 10\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "b"), "$3\r\ntwo\r\n");
+    });
+}
+
+#[test]
+fn a_replica_that_goes_back_serves_the_databases_that_were_added_since() {
+    let (store, mut kept) = (Store::volatile(&Options::new()).unwrap(), None);
+    with_few(&store, |event_loop, address| {
+        let (_client, listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+        kept = Some(listener);
+    });
+    let other = "f".repeat(40);
+    with_loop_over(store.clone(), |event_loop, address| {
+        let listener = kept.as_ref().unwrap();
+        let [mut client] = clients(event_loop, address);
+        let mut upstream = Upstream::accept(event_loop, listener);
+        upstream.begin("CONTINUE", (&other, 5));
+        let mut upstream = Upstream::accept(event_loop, listener);
+        upstream.begin("CONTINUE", (&other, 5));
+        let value = string("two");
+        let made = |keyspace| Entry { action: Action::Create, keyspace, key: b"", value: b"" };
+        let put = Entry { keyspace: "db10", ..put("b", &value) };
+        upstream.frame(FrameKind::Whole, 6, &[made("db10"), made("db40"), put]);
+        reached(event_loop, 6);
+        executed(event_loop, &mut client, "SELECT 10\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "b"), "$3\r\ntwo\r\n");
+    });
+}
+
 /// What kind of frame ends all that a replica is given that holds nothing.
 fn given(event_loop: &mut EventLoop<'_>, address: SocketAddr) -> FrameKind {
     let [mut client] = clients(event_loop, address);

@@ -2,6 +2,8 @@
 
 use crate::config::DATABASES_MAX;
 use crate::dataset::Dataset;
+use crate::dataset::elements::Elements;
+use crate::dataset::expiry::ExpiryIndex;
 use crate::dataset::spaces::order_of;
 use crate::failure::Failure;
 use crate::format::{self, ORDER_KEY};
@@ -68,6 +70,21 @@ impl Dataset<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The store has gone back: keyspaces that were made since, as a start with more databases does, are made again. All that
+    /// clients have read may have changed. No transaction may be open.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn reopen(&mut self) -> Result<(), tembo_kv::Error> {
+        let spaces = self.spaces.reopened(self.store)?;
+        self.is_order_new = false;
+        self.elements = Elements::new(spaces.elements.clone());
+        self.expiry = ExpiryIndex::new(spaces.expiry.clone());
+        self.is_large.fill(false);
+        self.spaces = spaces;
         Ok(())
     }
 

@@ -48,10 +48,26 @@ impl Spaces {
         serves_items: bool,
     ) -> Result<Spaces, ServerError> {
         store.check_ordered()?;
-        let open_one = |name: String| match store.keyspace(&name) {
+        Spaces::open_by(store, (databases, serves_items), |name| match store.keyspace(&name) {
             Err(Error::ReadOnly) => Err(ServerError::NotServed { keyspace: name }),
             opened => Ok(opened?),
-        };
+        })
+    }
+
+    /// Opens those of the same databases again.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn reopened(&self, store: &Store) -> Result<Spaces, Error> {
+        let counts = (self.databases, self.items().is_some());
+        Spaces::open_by(store, counts, |name| store.keyspace(&name))
+    }
+
+    fn open_by<E: From<Error>>(
+        store: &Store,
+        (databases, serves_items): (usize, bool),
+        open_one: impl Fn(String) -> Result<Keyspace, E>,
+    ) -> Result<Spaces, E> {
         let order_space = match store.keyspace(format::ORDER_KEYSPACE) {
             Err(Error::ReadOnly) => None,
             opened => Some(opened?),
@@ -60,7 +76,7 @@ impl Spaces {
         let open = |name: fn(usize) -> String, of_items: &str| {
             let numbers = order.iter().take(databases).map(|&number| usize::from(number));
             let names = numbers.map(name).chain(serves_items.then(|| of_items.to_owned()));
-            names.map(open_one).collect::<Result<Vec<Keyspace>, ServerError>>()
+            names.map(&open_one).collect::<Result<Vec<Keyspace>, E>>()
         };
         Ok(Spaces {
             data: open(format::data_keyspace, format::ITEMS_KEYSPACE)?,

@@ -336,9 +336,9 @@ impl Following {
         let Place { primary, asked, .. } = self.place.clone();
         self.place = Place { primary, asked, ..place_of(data.store())? };
         self.noted = mark_of(&self.place);
-        // Some were made by what has not happened.
+        // It has gone back for good: a start finds out whether there is room for what is missing.
+        data.reopen().map_err(|_| Error::Poisoned)?;
         self.spaces = targets(data.store(), data.databases());
-        data.load_order()?;
         touch_all(data);
         self.mend(data);
         self.begin_again("it has gone back to before a change".to_owned(), now_ms)?;

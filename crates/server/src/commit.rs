@@ -122,6 +122,7 @@ pub(crate) fn commit(
     // What it has changed may have found the disk full.
     sync(store, shared, began)?;
     if shared.replication.following().is_some() {
+        shared.scripts.libraries.are_of_replica = true;
         let waits = shared.replication.end_waits();
         shared.released.extend(waits.into_iter().map(|token| (token, WaitEnd::Due)));
     }

@@ -476,6 +476,19 @@ fn a_replica_that_goes_back_serves_the_databases_that_were_added_since() {
     });
 }
 
+#[test]
+fn functions_of_before_a_synchronisation_are_gone_after_it() {
+    with_loop(|event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        let code = "#!lua name=own\nredis.register_function('f', function() return 1 end)";
+        executed(event_loop, &mut client, &words(&["FUNCTION", "LOAD", code]), 2);
+        let (_client, _listener, _upstream) = follow(event_loop, address);
+        executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
+        client.write_all(b"FCALL f 0\r\n").unwrap();
+        assert!(replies(event_loop, &mut client, 1).starts_with("-ERR Function not found"));
+    });
+}
+
 /// What kind of frame ends all that a replica is given that holds nothing.
 fn given(event_loop: &mut EventLoop<'_>, address: SocketAddr) -> FrameKind {
     let [mut client] = clients(event_loop, address);

@@ -24,7 +24,7 @@ pub(crate) type ByName = BTreeMap<Vec<u8>, Library>;
 pub(crate) struct Libraries {
     /// They were changed in this turn.
     pub(crate) has_changed: bool,
-    /// They were loaded by a replica, and its primary may have changed them since.
+    /// The server is or was a replica since they were loaded, and its primary may have changed them.
     pub(crate) are_of_replica: bool,
     loaded: Option<(Rc<Engine>, ByName)>,
 }

@@ -489,6 +489,24 @@ fn functions_of_before_a_synchronisation_are_gone_after_it() {
     });
 }
 
+#[test]
+fn a_history_that_was_named_within_a_large_change_is_named_again_after_going_back() {
+    let (store, mut held) = (Store::volatile(&Options::new()).unwrap(), Vec::new());
+    with_loop_over(store.clone(), |event_loop, address| {
+        let (mut client, _listener, mut upstream) = follow(event_loop, address);
+        tear(event_loop, &mut upstream);
+        held = answered(event_loop, address, &[]);
+        executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
+        let then = answered(event_loop, address, &[]);
+        assert_eq!((&*then[0], &then[1]), ("+FULL", &held[1]));
+        held = then;
+    });
+    with_loop_over(store, |event_loop, address| {
+        let answer = answered(event_loop, address, &[&held[1], &held[2]]);
+        assert_eq!((&*answer[0], &answer[2]), ("+CONTINUE", &held[2]));
+    });
+}
+
 /// What kind of frame ends all that a replica is given that holds nothing.
 fn given(event_loop: &mut EventLoop<'_>, address: SocketAddr) -> FrameKind {
     let [mut client] = clients(event_loop, address);

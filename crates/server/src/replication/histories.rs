@@ -22,7 +22,6 @@ pub(crate) struct Histories {
     /// That of this run.
     id: String,
     earlier: Vec<History>,
-    is_noted: bool,
 }
 
 impl Histories {
@@ -32,19 +31,14 @@ impl Histories {
     /// Those of the store.
     pub(crate) fn open(store: &Store, run_id: &str) -> Result<Histories, Error> {
         let opening = opening_of(store);
-        let known = store.keyspaces().into_iter().find(|(name, _)| name == KEYSPACE);
-        let noted = match known {
-            Some((_, space)) => store.get(space, HISTORIES_KEY)?,
-            None => None,
-        };
-        let mut earlier = match noted.map(|noted| History::decode_all(&noted)) {
+        let mut earlier = match noted_in(store)? {
             // Those of a later version are as none: then every replica begins anew.
             Some(noted) => noted.unwrap_or_else(|Malformed| Vec::new()),
             // Without a file, or a window, no replica can go on.
             None if store.identity() == 0 || store.retention() == Retention::Nothing => Vec::new(),
             None => vec![first_history(store)],
         };
-        let mut histories = Histories { id: run_id.to_owned(), ..Histories::default() };
+        let mut histories = Histories { id: run_id.to_owned(), earlier: Vec::new() };
         let mut is_new = false;
         for history in earlier.iter_mut().filter(|history| history.last == u64::MAX) {
             is_new = true;
@@ -69,22 +63,22 @@ impl Histories {
         &self.id
     }
 
-    /// Notes the name, if it is not: of a store that is only read it is never noted, and is unknown to the next run. Durable when
-    /// it returns. No transaction may be open.
+    /// Notes the name, if it is not, also if the store has gone back to before it was: of a store that is only read it is never
+    /// noted, and is unknown to the next run. Durable when it returns. No transaction may be open.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn note(&mut self, store: &Store) -> Result<(), Error> {
-        if self.is_noted || store.is_read_only() {
+    pub(crate) fn note(&self, store: &Store) -> Result<(), Error> {
+        let is_own = |history: &History| history.id == self.id;
+        let is_noted = matches!(noted_in(store)?, Some(Ok(noted)) if noted.iter().any(is_own));
+        if is_noted || store.is_read_only() {
             return Ok(());
         }
         let skipped = (self.earlier.len() + 1).saturating_sub(COUNT_MAX);
         let mut noted = self.earlier[skipped..].to_vec();
         let (first, opening) = (store.visible(), opening_of(store));
         noted.push(History { id: self.id.clone(), opening, first, last: u64::MAX });
-        Histories::write(store, &noted)?;
-        self.is_noted = true;
-        Ok(())
+        Histories::write(store, &noted)
     }
 
     fn write(store: &Store, noted: &[History]) -> Result<(), Error> {
@@ -103,6 +97,14 @@ impl Histories {
         let history = self.earlier.iter().rev().find(|history| history.id == mark.id)?;
         Some(Some(mark.version).filter(|version| *version <= history.last))
     }
+}
+
+/// The names that a store has noted; none, if it has none.
+fn noted_in(store: &Store) -> Result<Option<Result<Vec<History>, Malformed>>, Error> {
+    let known = store.keyspaces().into_iter().find(|(name, _)| name == KEYSPACE);
+    let Some((_, space)) = known else { return Ok(None) };
+    let noted = store.get(space, HISTORIES_KEY)?;
+    Ok(noted.map(|noted| History::decode_all(&noted)))
 }
 
 /// One more at each opening of a pool, and another one for each pool.

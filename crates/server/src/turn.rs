@@ -470,6 +470,25 @@ impl<'s> Turns<'s> {
             Some(kept) => kept.args(),
             None => parser.args(&input[*start..]),
         };
+        let done = self
+            .execute_by((&mut *session, reply), |context, reply| dispatch(context, args, reply));
+        if session.has_to_wait() || session.put_off.is_some() {
+            // It will be replied to later.
+        } else if session.replies == Replies::On {
+            count_reply(connection);
+        } else {
+            session.replies = session.replies.after_command();
+        }
+        done
+    }
+
+    /// Executes a command by `run`. The client is sent its reply, unless it wants none, and the messages that the command has for it.
+    #[inline]
+    fn execute_by(
+        &mut self,
+        (session, reply): (&mut Session, &mut Reply),
+        run: impl FnOnce(&mut Context<'_, '_>, &mut Reply) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let mark = reply.mark();
         let mut context = Context {
             data: &mut self.data,
@@ -479,20 +498,13 @@ impl<'s> Turns<'s> {
             table: &self.table,
             shutdown: self.shutdown,
         };
-        let done = dispatch(&mut context, args, reply);
+        let done = run(&mut context, reply);
         if session.replies != Replies::On {
             reply.truncate(mark);
         }
         self.shared.pubsub.deliver_own(session, reply, mark);
         if self.shared.tracking.is_on() {
             invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
-        }
-        if session.has_to_wait() || session.put_off.is_some() {
-            // It will be replied to later.
-        } else if session.replies == Replies::On {
-            count_reply(connection);
-        } else {
-            session.replies = session.replies.after_command();
         }
         done
     }

@@ -2,9 +2,8 @@
 
 use tembo_kv::Error as StoreError;
 
-use super::{Turns, count_reply, invalidate_changed};
+use super::{Turns, count_reply};
 use crate::args::Args;
-use crate::command::Context;
 use crate::connection::Connection;
 use crate::dispatch::execute_queued;
 use crate::failure::DEMOTED;
@@ -79,21 +78,7 @@ impl Turns<'_> {
         args: Args<'_>,
     ) -> Result<(), StoreError> {
         let Connection { session, reply, .. } = connection;
-        let mark = reply.mark();
-        let mut context = Context {
-            data: &mut self.data,
-            session,
-            clients: &mut self.clients,
-            shared: &mut self.shared,
-            table: &self.table,
-            shutdown: self.shutdown,
-        };
-        let done = execute_queued(&mut context, args, reply);
-        self.shared.pubsub.deliver_own(session, reply, mark);
-        if self.shared.tracking.is_on() {
-            invalidate_changed(&mut self.data, &mut self.shared, &mut self.clients, session, reply);
-        }
-        done
+        self.execute_by((session, reply), |context, reply| execute_queued(context, args, reply))
     }
 
     /// The client was replied to, and its next commands can be executed.

@@ -1,7 +1,7 @@
 //! `tembo device list`, and what is said of a device.
 
 use serde::Serialize;
-use tembo_array::{Array, DeviceSnapshot};
+use tembo_array::{DeviceSnapshot, Error};
 
 use crate::bytes::Bytes;
 use crate::devices::{PoolArgs, Then, shown, to_read};
@@ -33,7 +33,9 @@ pub(super) struct Described {
 #[derive(Serialize)]
 struct Lost<'n> {
     name: &'n str,
-    len: u64,
+    /// That of today; of one in a snapshot it is not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    len: Option<u64>,
     /// The version of which it is, and which the pool does not have.
     lost: u64,
 }
@@ -53,27 +55,44 @@ pub(super) fn described(shown: &DeviceSnapshot) -> anyhow::Result<Described> {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let Args { pool, then: Then { snapshot } } = args;
     let Some(array) = to_read(&pool.pool)? else { return Ok(Exit::Done) };
-    let (names, lost) = match snapshot {
-        Some(snapshot) => (array.devices_at_name(snapshot)?, Vec::new()),
-        None => (array.devices()?, array.lost()?),
+    let names = match snapshot {
+        Some(snapshot) => array.devices_at_name(snapshot)?,
+        None => array.devices()?,
     };
     for name in names {
-        if let Some((_, version)) = lost.iter().find(|(other, _)| *other == name) {
-            list_lost(&array, (&name, *version), pool.json)?;
-            continue;
+        match shown(&array, &name, snapshot.as_deref()) {
+            Ok(shown) => list_one(&described(&shown)?, pool.json)?,
+            // The others are listed all the same.
+            Err(error) => {
+                let lost = lost_version(error)?;
+                let len = match snapshot {
+                    Some(_) => None,
+                    None => Some(array.device(&name)?.len()?),
+                };
+                list_lost(&Lost { name: &name, len, lost }, pool.json)?;
+            }
         }
-        let one = described(&shown(&array, &name, snapshot.as_deref())?)?;
-        let (len, stored) = (Bytes(one.len).to_string(), Bytes(one.stored).to_string());
-        print_line(pool.json, &one, &format!("{len:>10} {stored:>10} stored  {name}"))?;
     }
     Ok(Exit::Done)
 }
 
-/// A clone of a version that the pool does not have: the others are listed all the same.
-fn list_lost(array: &Array, (name, lost): (&str, u64), json: bool) -> anyhow::Result<()> {
-    let len = array.device(name)?.len()?;
-    let text = Bytes(len).to_string();
+fn list_one(one: &Described, json: bool) -> anyhow::Result<()> {
+    let (len, stored) = (Bytes(one.len).to_string(), Bytes(one.stored).to_string());
+    print_line(json, one, &format!("{len:>10} {stored:>10} stored  {}", one.name))
+}
+
+/// The version that a clone cannot be read without; another error is given back.
+fn lost_version(error: anyhow::Error) -> anyhow::Result<u64> {
+    match error.downcast_ref() {
+        Some(Error::OriginLost { version, .. }) => Ok(*version),
+        _ => Err(error),
+    }
+}
+
+fn list_lost(one: &Lost<'_>, json: bool) -> anyhow::Result<()> {
+    let Lost { name, len, lost } = one;
+    let len = len.map_or_else(String::new, |len| Bytes(len).to_string());
     let text =
-        format!("{text:>10} {:>10} {name}: a clone of version {lost}, which is not here", "lost");
-    print_line(json, &Lost { name, len, lost }, &text)
+        format!("{len:>10} {:>10} {name}: a clone of version {lost}, which is not here", "lost");
+    print_line(json, one, &text)
 }

@@ -82,11 +82,18 @@ fn a_clone_that_a_backup_has_lost_is_named_and_removed_and_the_rest_goes_on() {
         assert_eq!(output.status.code(), Some(17), "{printed}");
         assert!(printed.contains("copy: "), "{printed}");
     }
+    folder.done("device snapshot b.pool monday");
+    let then = "device list b.pool --snapshot monday";
+    let listed = folder.json(then);
+    let lost: Vec<_> = listed.iter().map(|one| (&one["name"], one["lost"].is_u64())).collect();
+    assert_eq!(lost, [(&"copy".into(), true), (&"disk".into(), false)]);
+    assert!(folder.done(then).contains("copy: a clone of version"));
     // Of this pool a backup loses nothing.
     folder.done("backup b.pool again");
     folder.done("device remove b.pool copy");
     folder.done("device check b.pool");
     assert_eq!(folder.json("device list b.pool").len(), 1);
+    assert_eq!(folder.json(then).len(), 2);
     folder.done("device export b.pool disk out");
     holds(&folder, "out", 3);
 }

@@ -176,62 +176,6 @@ fn a_promotion_within_a_large_change_keeps_what_was_before_it() {
     });
 }
 
-/// The kind of the first frame that a replica of this one is sent at its last version.
-fn fed(event_loop: &mut EventLoop<'_>, address: SocketAddr) -> FrameKind {
-    let [mut client] = clients(event_loop, address);
-    client.write_all(words(&["TEMBO.SYNC"]).as_bytes()).unwrap();
-    client.set_nonblocking(true).unwrap();
-    let visible = event_loop.turns.data.store().visible();
-    let (mut bytes, mut part, began) = (Vec::new(), vec![0; 1 << 20], Instant::now());
-    loop {
-        assert!(began.elapsed() < PATIENCE, "no frame of version {visible}");
-        event_loop.step().unwrap();
-        match client.read(&mut part) {
-            Ok(count) => bytes.extend(&part[..count]),
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
-        }
-        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { continue };
-        let mut rest = &bytes[end + 1..];
-        while let Some((header, behind)) = rest.split_first_chunk() {
-            let header = FrameHeader::decode(*header).unwrap();
-            if header.kind != FrameKind::Part && header.version >= visible {
-                return header.kind;
-            }
-            let Some(behind) = behind.get(header.size as usize..) else { break };
-            rest = behind;
-        }
-    }
-}
-
-#[test]
-fn replicas_of_a_torn_replica_do_not_take_its_state_for_whole_after_a_restart() {
-    let store = Store::volatile(&Options::new()).unwrap();
-    with_loop_over(store.clone(), |event_loop, address| {
-        let (_client, _listener, mut upstream) = follow(event_loop, address);
-        assert_eq!(fed(event_loop, address), FrameKind::Whole);
-        tear(event_loop, &mut upstream);
-        assert_eq!(fed(event_loop, address), FrameKind::Incomplete);
-    });
-    with_loop_over(store, |event_loop, address| {
-        assert_eq!(fed(event_loop, address), FrameKind::Incomplete);
-    });
-}
-
-#[test]
-fn a_full_synchronisation_acknowledges_nothing_from_before_it() {
-    with_loop(|event_loop, address| {
-        let (_client, listener, mut upstream) = follow(event_loop, address);
-        tear(event_loop, &mut upstream);
-        upstream.frame(FrameKind::Whole, 11, &[]);
-        reached(event_loop, 11);
-        drop(upstream);
-        let mut upstream = Upstream::accept(event_loop, &listener);
-        upstream.begin("FULL", (HISTORY, 5));
-        tear(event_loop, &mut upstream);
-        assert_eq!(event_loop.turns.shared.replication.offset(0), 0);
-    });
-}
-
 #[test]
 fn so_does_a_promotion_after_a_restart() {
     let store = Store::volatile(&Options::new()).unwrap();

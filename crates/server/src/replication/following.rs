@@ -365,8 +365,6 @@ impl Following {
     /// A full synchronisation begins: everything goes, and nothing can go on from here.
     fn clear(&mut self, data: &mut Dataset<'_>) -> Result<(), Fault> {
         self.tear(data);
-        // It goes back to nothing, whatever it went back to before.
-        self.whole = 0;
         clear_all(data, self.own)?;
         touch_all(data);
         let content = Content::Incomplete;

@@ -36,7 +36,7 @@
 //! Objects need no entries: one is allocated iff something reachable refers to it. What an operation allocates is given
 //! back if it aborts and swept if it is interrupted before its commit; what it frees is given back after its commit.
 //!
-//! Committed words are the cheapest: they are durable by their entries, and in place without a fence. The next operation flushes them beside its own
+//! Committed words are the cheapest: they are durable by their entries, and in place without a fence, unless the region gives pages back. The next operation flushes them beside its own
 //! entries, and the one behind that makes their entries void, also beside its own. So when words are changed again, the entries of the last two
 //! operations can be true: a recovery applies them in their order. What they name is not given to others before they are void: an operation that
 //! unlinks objects is *settled* by a second fence.

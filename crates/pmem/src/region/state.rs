@@ -32,8 +32,8 @@ impl Region {
         matches!(&self.backend, Backend::Logged(logged) if logged.gives_pages_back())
     }
 
-    /// Whether this process is a child of the one that opened the region, and so may not use its file. Nothing
-    /// is shared with the parent then but the lock of the file, until the child ends.
+    /// Whether this process is a child of the one that opened the region, and so may not use its file. The lock of the file is the
+    /// parent's, and ends when that one drops the region.
     pub fn is_forked(&self) -> bool {
         self.check_process().is_err()
     }

@@ -21,6 +21,7 @@ mod ffi;
 mod file;
 mod file_id;
 mod journal;
+mod kept_lock;
 mod kept_pages;
 mod listener;
 mod main_file;

@@ -268,7 +268,7 @@ pub(crate) fn commit(files: &mut [&mut MainFile], durability: Durability) -> Res
     }
     for file in files {
         if let Some(tx) = file.tx.take() {
-            file.database.recent().begin(std::mem::take(&mut file.changes));
+            file.database.begin_commit(std::mem::take(&mut file.changes));
             all.push(tx);
             written.push(file);
         }
@@ -420,7 +420,7 @@ mod tests {
         write(&mut writer, 3, 7, 1);
         writer.raise_counter().unwrap();
         // As `commit` does it.
-        database.recent().begin(std::mem::take(&mut writer.changes));
+        database.begin_commit(std::mem::take(&mut writer.changes));
         let all = Vec::from_iter(writer.tx.take());
         assert_eq!(look(&mut reader, &mut kept), [0, 3]);
         Transaction::commit_all(all, Durability::Strict).unwrap();

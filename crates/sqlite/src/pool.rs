@@ -12,9 +12,10 @@ use tembo_kv::{self as kv, DomainRequest, Options, Store, pmem};
 
 use crate::code::Code;
 use crate::file_id::FileId;
+use crate::kept_lock::KeptLocks;
 use crate::listener::Listener;
 use crate::process::{PerProcess, generation};
-use crate::recent::Recent;
+use crate::recent::{Changes, Recent};
 use crate::refused::Refused;
 use crate::socket::{self, Stream};
 
@@ -48,6 +49,8 @@ pub(crate) struct Database {
     /// The version of the last commit that was made by this process.
     last: AtomicU64,
     recent: Recent,
+    /// Of clients.
+    kept_locks: KeptLocks,
 }
 
 /// How a process serves a client of a pool.
@@ -204,6 +207,7 @@ impl PoolRef {
             has_writer: AtomicBool::new(false),
             last: AtomicU64::new(0),
             recent: Recent::default(),
+            kept_locks: KeptLocks::default(),
         });
         databases.retain(|_, known| known.strong_count() > 0);
         databases.insert(device.to_owned(), Arc::downgrade(&database));
@@ -259,6 +263,11 @@ impl Database {
         &self.recent
     }
 
+    /// The locks that its clients keep.
+    pub(crate) fn kept_locks(&self) -> &KeptLocks {
+        &self.kept_locks
+    }
+
     /// Becomes the one connection that writes; false: another one is.
     pub(crate) fn begin_writing(&self) -> bool {
         !self.has_writer.swap(true, Ordering::SeqCst)
@@ -270,6 +279,12 @@ impl Database {
 
     pub(crate) fn has_writer(&self) -> bool {
         self.has_writer.load(Ordering::SeqCst)
+    }
+
+    /// A commit of the writing connection begins: what it changes is known, and no client keeps a lock, before it is visible.
+    pub(crate) fn begin_commit(&self, changes: Changes) {
+        self.recent.begin(changes);
+        self.kept_locks.outdate();
     }
 
     /// A commit of the writing connection is visible.

@@ -68,6 +68,14 @@ impl Recent {
         commits.ended = commits.forgotten + commits.known.len() as u64;
     }
 
+    /// Commits that have ended, if none is under way: a snapshot that was taken between two calls with one answer shows them all, and no
+    /// other.
+    pub(crate) fn settled(&self) -> Option<u64> {
+        let commits = self.0.lock();
+        let begun = commits.forgotten + commits.known.len() as u64;
+        (commits.ended == begun).then_some(begun)
+    }
+
     /// Commits that have ended: to be taken before a snapshot.
     pub(crate) fn count(&self) -> u64 {
         self.0.lock().ended
@@ -124,7 +132,9 @@ mod tests {
         assert_eq!((recent.count(), recent.since(0)), (0, only(0..10)));
         assert_eq!((recent.shown(0, Some(6)), recent.shown(0, None)), (0, 0));
         assert_eq!((recent.shown(0, Some(7)), recent.since(1)), (1, Some(vec![])));
+        assert_eq!(recent.settled(), None);
         recent.end();
+        assert_eq!(recent.settled(), Some(1));
         assert_eq!((recent.count(), recent.since(0)), (1, only(0..10)));
         assert_eq!(recent.since(1), Some(vec![]));
         recent.begin(second);

@@ -2,14 +2,16 @@
 //!
 //! One connection to the owner a database. Pages that are read in order come several at a time; pages that are written go
 //! several at a time. Both buffers are of one lock's duration. Pages that are read out of order are kept for longer: the owner says with
-//! each lock what has changed, so that after another's commit only that is read again.
+//! each lock what has changed, so that after another's commit only that is read again. So is the lock itself, while nothing changes: a
+//! transaction that reads what is known asks for nothing ([`kept_lock`](crate::kept_lock)).
 
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::code::{Code, LOCK_NONE, LOCK_RESERVED, LOCK_SHARED, OK};
+use crate::kept_lock::{KEPT_MAX, KeptLock};
 use crate::kept_pages::KeptPages;
 use crate::page_one;
 use crate::refused::Refused;
@@ -34,6 +36,12 @@ pub(crate) struct RemoteFile {
     lock: i32,
     /// What came with the lock, while nothing was written.
     locked: Option<Locked>,
+    /// None, if the system or the owner has none.
+    kept_lock: Option<KeptLock>,
+    /// What came with the lock that is kept.
+    kept: Option<Locked>,
+    /// When the owner has given the last lock.
+    given: Instant,
     /// Bytes that were read, while nothing was written, and where they stand.
     read: Vec<u8>,
     read_at: u64,
@@ -51,6 +59,9 @@ pub(crate) struct RemoteFile {
     writes: Vec<u8>,
     /// The error of writes that were sent late: the transaction is not whole, and cannot be committed.
     failed: Option<Code>,
+    /// Requests that were sent.
+    #[cfg(test)]
+    pub(crate) requests: usize,
 }
 
 /// How long the owner may take to open a database.
@@ -90,6 +101,9 @@ impl RemoteFile {
             is_lost: false,
             lock: LOCK_NONE,
             locked: None,
+            kept_lock: None,
+            kept: None,
+            given: Instant::now(),
             read: Vec::new(),
             read_at: 0,
             next: 0,
@@ -100,14 +114,15 @@ impl RemoteFile {
             has_written: false,
             writes: Vec::new(),
             failed: None,
+            #[cfg(test)]
+            requests: 0,
         };
         // One that does not answer is stopped, or it is no owner.
         let patience = |stream: &UnixStream, time| stream.set_read_timeout(time).is_ok();
         if !patience(&file.stream, Some(PATIENCE)) {
             return Ok(None);
         }
-        let opened = file.call(&Request::Open { device, creates, view: view.clone() });
-        let opened = opened.map(wire::number);
+        let opened = file.call_first(&Request::Open { device, creates, view: view.clone() });
         if !patience(&file.stream, None) {
             return Ok(None);
         }
@@ -139,12 +154,28 @@ impl RemoteFile {
         self.socket == other.socket
     }
 
+    /// Opens the database; the number of the session, if it is one.
+    fn call_first(&mut self, request: &Request<'_>) -> Result<Result<u64, wire::Malformed>, Code> {
+        let sent = self.send(request);
+        let file = sent.and_then(|()| self.incoming.receive_first(&self.stream, &mut self.reply));
+        let answered = file.map(|file| {
+            // Without it each lock is asked for.
+            self.kept_lock = file.and_then(|file| KeptLock::of(&file).ok());
+        });
+        self.answer(answered).map(wire::number)
+    }
+
     /// Asks the owner; the data of its reply.
     fn call(&mut self, request: &Request<'_>) -> Result<&[u8], Code> {
         if self.is_lost {
             return Err(Code::IOERR);
         }
         let answered = self.send(request).and_then(|()| self.receive());
+        self.answer(answered)
+    }
+
+    /// The data of the reply, if it has come and there is no error in it.
+    fn answer(&mut self, answered: io::Result<()>) -> Result<&[u8], Code> {
         let code = match (answered, self.reply.first_chunk()) {
             (Ok(()), Some(code)) => i32::from_le_bytes(*code),
             _ => {
@@ -156,6 +187,10 @@ impl RemoteFile {
     }
 
     fn send(&mut self, request: &Request<'_>) -> io::Result<()> {
+        #[cfg(test)]
+        {
+            self.requests += 1;
+        }
         socket::begin(&mut self.frame);
         request.put(&mut self.frame);
         socket::send_frame(&self.stream, &mut self.frame)
@@ -309,10 +344,14 @@ impl RemoteFile {
             self.lock = level;
             return Ok(());
         }
+        if had == LOCK_NONE && level == LOCK_SHARED && self.take_kept() {
+            return Ok(());
+        }
         match self.call(&Request::Lock { level, known: self.known }).map(Locked::of) {
             Ok(Ok(locked)) => {
                 self.keep_unchanged(&locked);
                 (self.locked, self.lock) = (Some(locked), level);
+                self.given = Instant::now();
                 Ok(())
             }
             Ok(Err(_)) => Err(Code::IOERR),
@@ -321,18 +360,62 @@ impl RemoteFile {
         }
     }
 
+    /// Begins a transaction with the lock of the last one, if that shows the newest version.
+    fn take_kept(&mut self) -> bool {
+        let Some(kept) = self.kept.take() else { return false };
+        let is_there = self.given.elapsed() < KEPT_MAX
+            && socket::is_quiet(&self.stream)
+            && self.kept_lock.as_ref().is_some_and(KeptLock::take);
+        if is_there {
+            (self.locked, self.lock) = (Some(kept), LOCK_SHARED);
+        }
+        is_there
+    }
+
+    /// As with an owner, or a system, that has no memory for the lock.
+    #[cfg(test)]
+    pub(crate) fn keep_no_locks(&mut self) {
+        self.kept_lock = None;
+    }
+
+    /// As if the owner had given the last lock so much earlier.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, time: Duration) {
+        self.given -= time;
+    }
+
+    /// As if the owner had ended.
+    #[cfg(test)]
+    pub(crate) fn hang_up(&self) {
+        self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    /// Ends a transaction that has read, and keeps its lock, if no commit has ended since.
+    fn keep(&mut self) -> bool {
+        if self.is_lost || self.is_owed {
+            return false;
+        }
+        self.kept = self.locked.take();
+        let is_kept = self.kept.is_some() && self.kept_lock.as_ref().is_some_and(KeptLock::keep);
+        if !is_kept {
+            self.kept = None;
+        }
+        is_kept
+    }
+
     /// Gives up locks; a transaction that was not committed is dropped. An owner that is gone has done so.
     pub(crate) fn unlock(&mut self, level: i32) {
         if level >= self.lock {
             return;
         }
+        let is_kept = (self.lock, level) == (LOCK_SHARED, LOCK_NONE) && self.keep();
         self.forget();
         self.writes.clear();
         let had = std::mem::replace(&mut self.lock, level);
         if level < LOCK_RESERVED {
             (self.failed, self.has_written) = (None, false);
         }
-        if self.is_lost || level >= LOCK_RESERVED {
+        if is_kept || self.is_lost || level >= LOCK_RESERVED {
             return;
         }
         if had == LOCK_SHARED && !self.is_owed {

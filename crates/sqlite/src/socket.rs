@@ -3,13 +3,17 @@
 //! A frame is its length as a `u32`, little-endian, and so many bytes.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, recv, recvmsg, send, sendmsg, shutdown,
+};
 use rustix::process::geteuid;
 
 use crate::process::Inherited;
@@ -109,12 +113,35 @@ pub(crate) fn begin(frame: &mut Vec<u8>) {
 
 /// Sends a frame that [`begin`] has begun. A peer that is gone is an error, not a signal.
 pub(crate) fn send_frame(stream: &UnixStream, frame: &mut [u8]) -> io::Result<()> {
+    end(frame)?;
+    send_all(stream, frame)
+}
+
+/// The same, with an open file, which is for the receiver from then on.
+pub(crate) fn send_frame_with(
+    stream: &UnixStream,
+    frame: &mut [u8],
+    file: &OwnedFd,
+) -> io::Result<()> {
+    end(frame)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let (mut with, files) = (SendAncillaryBuffer::new(&mut space), [file.as_fd()]);
+    with.push(SendAncillaryMessage::ScmRights(&files));
+    let sent = sendmsg(stream, &[IoSlice::new(frame)], &mut with, SendFlags::NOSIGNAL)?;
+    send_all(stream, &frame[sent..])
+}
+
+/// Puts its length into a frame.
+fn end(frame: &mut [u8]) -> io::Result<()> {
     let len = frame.len() - 4;
     if len > FRAME_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
-    let mut rest = &*frame;
+    Ok(())
+}
+
+fn send_all(stream: &UnixStream, mut rest: &[u8]) -> io::Result<()> {
     while !rest.is_empty() {
         match send(stream, rest, SendFlags::NOSIGNAL) {
             Ok(sent) => rest = &rest[sent..],
@@ -123,6 +150,13 @@ pub(crate) fn send_frame(stream: &UnixStream, frame: &mut [u8]) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// Whether the connection stands, and nothing has come that was not asked for.
+pub(crate) fn is_quiet(stream: &UnixStream) -> bool {
+    let mut byte = [0; 1];
+    let found = recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    matches!(found, Err(rustix::io::Errno::AGAIN))
 }
 
 /// What has come in and was not taken: a frame, or several, come with one call of the system.
@@ -152,7 +186,33 @@ impl Incoming {
         Ok(())
     }
 
-    /// Waits until so many bytes have come.
+    /// Receives the first frame of a connection, and the file that comes with it.
+    pub(crate) fn receive_first(
+        &mut self,
+        stream: &UnixStream,
+        to: &mut Vec<u8>,
+    ) -> io::Result<Option<OwnedFd>> {
+        self.bytes.resize(INCOMING_MIN, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [IoSliceMut::new(&mut self.bytes[self.end..])];
+        let got = loop {
+            match recvmsg(stream, &mut into, &mut with, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                got => break got?,
+            }
+        };
+        self.end += got.bytes;
+        let files = with.drain().filter_map(|one| match one {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        let file = files.flatten().last();
+        self.receive(stream, to)?;
+        Ok(file)
+    }
+
+    /// Waits until so many bytes have come. An error takes nothing of what has: the same is asked for again.
     fn fill(&mut self, mut stream: &UnixStream, wanted: usize) -> io::Result<()> {
         if self.end - self.at >= wanted {
             return Ok(());

@@ -48,7 +48,9 @@ impl Tenant for Engine {
         if !ledger.machine.is_done() && !matches!(ledger.machine.phase(), Phase::Owed) {
             return None;
         }
-        Some(Box::new(Stopped { engine: self, writing }))
+        // A sweep that is owed keeps its limit.
+        let has_old_limit = self.shared.pool().usage().recovering;
+        Some(Box::new(Stopped { engine: self, writing, has_old_limit }))
     }
 
     fn settle(&self) -> Result<(), TenantError> {
@@ -82,6 +84,8 @@ impl Tenant for Engine {
 struct Stopped<'s> {
     engine: &'s Engine,
     writing: Locked<'s>,
+    /// A sweep was owed before this one began.
+    has_old_limit: bool,
 }
 
 impl Still for Stopped<'_> {
@@ -92,7 +96,7 @@ impl Still for Stopped<'_> {
         let tenant: Arc<dyn Any + Send + Sync> = tenant;
         let engine = tenant.downcast::<Engine>().map_err(|_| Error::Damaged { what: "a store" })?;
         let (shared, ledger) = self.writing.parts();
-        let (marking, life) = begin_foreign(shared, ledger)?;
+        let (marking, life) = begin_foreign(shared, ledger, self.has_old_limit)?;
         let pending = ledger.retired.objects().collect();
         Ok(Box::new(StoreMarking { engine, marking, pending, found: None, life: Some(life) }))
     }

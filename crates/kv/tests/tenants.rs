@@ -264,6 +264,72 @@ fn a_write_to_a_full_pool_waits_for_the_sweep_of_another_store() {
     }
 }
 
+/// A transaction that is given up: what it took is garbage.
+fn give_up(store: &Store) {
+    let space = store.keyspace("x").unwrap();
+    let mut writer = store.exclusive().unwrap();
+    for i in 0..COUNT {
+        writer.put(space, &key(i), &[9; 900]).unwrap();
+    }
+}
+
+/// A pool with the stores `a`, `b` and `c`, whose recovery has ended, and a sweep by `a` that has marked all of them.
+fn being_swept(folder: &Directory, index: IndexKind) -> (Pool, [Store; 3]) {
+    let (pool, [a, b]) = two(&folder.pool(), index);
+    let c = pool.create_store("c", &options().index(index)).unwrap();
+    fill(&c, 3);
+    [&a, &b, &c].into_iter().for_each(recover);
+    give_up(&a);
+    assert_eq!(a.maintain(1).unwrap(), Progress::More);
+    (pool, [a, b, c])
+}
+
+/// Recovery has left nothing for another sweep to find. The indexes write hints of some KiB meanwhile.
+fn has_found_all(pool: &Pool, stores: &[&Store]) {
+    stores.iter().for_each(|store| recover(store));
+    let used = || stores[0].report().used_bytes;
+    let before = used();
+    assert_eq!(pool.check().unwrap().account.leaked, 0);
+    assert!(used() + (64 << 10) > before, "{before} bytes, {} after another sweep", used());
+}
+
+/// The next sweep has the limit of the one that was not finished, above which the garbage lies.
+#[test]
+fn what_is_given_up_beside_a_sweep_that_is_not_finished_is_given_back() {
+    for (index, is_cleared) in IndexKind::ALL.map(|kind| [(kind, false), (kind, true)]).concat() {
+        let folder = Directory::new(&format!("unfinished-{}-{is_cleared}", index.name()));
+        let (pool, [a, b, c]) = being_swept(&folder, index);
+        give_up(&b);
+        if is_cleared {
+            fill(&b, 2);
+            clear(&b);
+        }
+        drop(a);
+        has_found_all(&pool, &[&b, &c]);
+        holds(&c, 3);
+    }
+}
+
+/// The same, though the store had done its part of that sweep.
+#[test]
+fn what_is_given_up_behind_the_own_part_of_an_unfinished_sweep_is_given_back() {
+    for (index, is_own) in IndexKind::ALL.map(|kind| [(kind, false), (kind, true)]).concat() {
+        let folder = Directory::new(&format!("unfinished-behind-{}-{is_own}", index.name()));
+        let (pool, [a, b, c]) = being_swept(&folder, index);
+        // It cannot settle, so that the sweep has to wait.
+        let held = c.exclusive().unwrap();
+        a.maintain(50).unwrap();
+        assert!(!b.report().recovering && a.report().recovering);
+        drop(a);
+        give_up(&b);
+        drop(held);
+        // It is made by the one or by the other.
+        recover(if is_own { &b } else { &c });
+        has_found_all(&pool, &[&b, &c]);
+        holds(&c, 3);
+    }
+}
+
 #[test]
 fn each_store_of_a_pool_has_an_identity_of_its_own_that_it_keeps() {
     let directory = Directory::new("tenants-identity");

@@ -71,12 +71,11 @@ impl Phase {
 /// The state machine: its state, and the facts that decide about the next one.
 pub(crate) struct Machine {
     phase: Phase,
-    /// Whether the last marking that began has ended, since the open: else the next one has the limit of that, above which space may
-    /// be in use.
+    /// Whether a marking has ended since the open: until then its limit is that of the open, above which space may be in use.
     has_marked: bool,
     /// Whether a writer has once marked the pool itself, for want of space.
     has_hurried: bool,
-    /// Whether another marking is needed: something was given up before the first marking ended, above its limit.
+    /// Whether another marking is needed: something was given up, or may have been, above the limit of this one or of the next.
     again: bool,
     /// A collection that waits until the state is Done.
     paused: Option<Collection>,
@@ -146,15 +145,18 @@ impl Machine {
         self.has_hurried
     }
 
-    pub(crate) fn begin_marking(&mut self) {
+    /// Begins a marking. `has_old_limit`: its sweep has the limit of one that was not finished, be it this store's or another's. Then
+    /// something may have been given up since, above the limit. Before the first marking has ended, [`owe`](Machine::owe) notes
+    /// whether that is so.
+    pub(crate) fn begin_marking(&mut self, has_old_limit: bool) {
         self.leave_collection();
         self.phase = Phase::Marking;
+        self.again |= has_old_limit && self.has_marked;
     }
 
     /// Notes that the marking was not finished.
     pub(crate) fn fail_marking(&mut self) {
         self.phase = Phase::Owed;
-        self.has_marked = false;
     }
 
     pub(crate) fn begin_scrubbing(&mut self, scrubbing: Scrubbing) {
@@ -248,7 +250,7 @@ mod tests {
     fn what_dies_is_marked_whatever_the_state_is() {
         let mut machine = Machine::new();
         assert!(machine.is_recovering() && !machine.keeps_space());
-        machine.begin_marking();
+        machine.begin_marking(false);
         assert!(machine.keeps_space() && machine.is_unlocked());
         // Versions that die before the first marking has ended make another one due.
         machine.owe();
@@ -256,15 +258,15 @@ mod tests {
         assert!(machine.keeps_space() && machine.scrubbing().is_some());
         machine.end_scrubbing(false);
         assert!(matches!(machine.phase(), Phase::Owed));
-        machine.begin_marking();
+        machine.begin_marking(false);
         machine.fail_marking();
-        machine.begin_marking();
+        machine.begin_marking(false);
         machine.begin_scrubbing(Scrubbing::default());
         // Versions that die later are found at the end of the scrub.
         machine.owe();
         machine.end_scrubbing(true);
         assert!(matches!(machine.phase(), Phase::Owed));
-        machine.begin_marking();
+        machine.begin_marking(false);
         machine.begin_scrubbing(Scrubbing::default());
         machine.end_scrubbing(false);
         assert!(machine.is_done() && !machine.is_recovering());
@@ -275,10 +277,30 @@ mod tests {
         assert!(matches!(machine.phase(), Phase::Owed));
     }
 
+    /// The limit of a sweep that was not finished stays, whichever store began it.
+    #[test]
+    fn what_was_given_up_beside_an_unfinished_sweep_is_marked_again() {
+        let mut machine = Machine::new();
+        machine.begin_marking(true);
+        machine.begin_scrubbing(Scrubbing::default());
+        machine.end_scrubbing(false);
+        assert!(machine.is_done(), "nothing was given up since the open");
+        machine.owe();
+        machine.begin_marking(false);
+        machine.owe();
+        machine.fail_marking();
+        for (has_old_limit, is_done) in [(true, false), (true, false), (false, true)] {
+            machine.begin_marking(has_old_limit);
+            machine.begin_scrubbing(Scrubbing::default());
+            machine.end_scrubbing(false);
+            assert_eq!(machine.is_done(), is_done);
+        }
+    }
+
     #[test]
     fn a_collection_goes_on_after_what_is_due_before_it() {
         let mut machine = Machine::new();
-        machine.begin_marking();
+        machine.begin_marking(false);
         machine.begin_scrubbing(Scrubbing::default());
         machine.end_scrubbing(false);
         assert!(machine.take_collection().is_none());
@@ -286,7 +308,7 @@ mod tests {
         assert!(matches!(machine.phase(), Phase::Collecting(_)) && machine.is_done());
         machine.owe();
         assert!(matches!(machine.phase(), Phase::Owed));
-        machine.begin_marking();
+        machine.begin_marking(false);
         machine.begin_scrubbing(Scrubbing::default());
         machine.end_scrubbing(false);
         assert!(machine.take_collection().is_some_and(|paused| paused.cell() == 7));

@@ -49,6 +49,8 @@ pub(crate) fn begin_marking(
     shared: &Shared,
     ledger: &mut Ledger,
 ) -> Result<(Option<Sweep>, Marking), Error> {
+    // The writer's lock lets no other sweep begin meanwhile.
+    let has_old_limit = shared.pool().usage().recovering;
     // Those that are not open are kept open until the sweep has begun.
     let sweep = match shared.forest.pool().open_tenants() {
         Err(_) if shared.region().is_read_only() => None,
@@ -57,11 +59,15 @@ pub(crate) fn begin_marking(
             Some(shared.pool().begin_sweep_by(shared.tenant.id)?)
         }
     };
-    Ok((sweep, note_marking(shared, ledger)?))
+    Ok((sweep, note_marking(shared, ledger, has_old_limit)?))
 }
 
 /// Owed or Done → Marking: notes what is to be marked.
-fn note_marking(shared: &Shared, ledger: &mut Ledger) -> Result<Marking, Error> {
+fn note_marking(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    has_old_limit: bool,
+) -> Result<Marking, Error> {
     reclaim(shared, ledger);
     let (retained, dead) = (shared.versions.pins.retained(), shared.forest.dead());
     leave_to_sweep(ledger, &retained);
@@ -77,7 +83,7 @@ fn note_marking(shared: &Shared, ledger: &mut Ledger) -> Result<Marking, Error> 
     shared.forest.set_retained(retained.clone());
     // The marking is a reader of the visible version.
     shared.versions.pins.pin(retained.visible(), PinKind::Marking);
-    ledger.machine.begin_marking();
+    ledger.machine.begin_marking(has_old_limit);
     ledger.trees.iter_mut().for_each(|tree| tree.begin_count());
     Ok(Marking { retained, dead, trees })
 }
@@ -106,12 +112,14 @@ pub(crate) fn mark_own(
     marking.run(marker, shared.catalogue.tree(), &shared.forest, &shared.wake)
 }
 
-/// Owed or Done → Marking, on behalf of another tenant's sweep. It is over when the returned life ends.
+/// Owed or Done → Marking, on behalf of another tenant's sweep, which may have the limit of one that was not finished. It is over when the
+/// returned life ends.
 pub(crate) fn begin_foreign(
     shared: &Shared,
     ledger: &mut Ledger,
+    has_old_limit: bool,
 ) -> Result<(Marking, Arc<()>), Error> {
-    let marking = note_marking(shared, ledger)?;
+    let marking = note_marking(shared, ledger, has_old_limit)?;
     let life = Arc::new(());
     ledger.foreign = Some((Arc::downgrade(&life), marking.retained.clone()));
     Ok((marking, life))

@@ -35,6 +35,6 @@ pub(crate) use state::{DRAWN_AT_ONCE, Ledger, allow_next, next_version, take_ver
 pub(crate) use unlisted::Cleared;
 pub(crate) use upkeep::{
     begin_foreign, begin_marking, collect_batch, collect_below, draw_owed, end_foreign, end_hint,
-    end_marking, mark_all, mark_own, recover_now, scrub_batch, take_foreign,
+    end_marking, mark_all, mark_own, recover_now, scrub_batch, take_foreign, take_over,
 };
 pub(crate) use window::{release_tombstones, set_retention};

@@ -11,7 +11,7 @@ use crate::counts::note_drifted;
 use crate::erase::erase_batch;
 use crate::ledger::{
     Ledger, begin_marking, collect_batch, collect_private, draw_owed, end_foreign, end_hint,
-    end_marking, free_private, mark_all, reclaim, scrub_batch,
+    end_marking, free_private, mark_all, reclaim, scrub_batch, take_over,
 };
 use crate::shared::Shared;
 use crate::trees::Tree;
@@ -85,6 +85,7 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
     engine.allow_beside();
     draw_owed(shared, ledger)?;
     reclaim(shared, ledger);
+    take_over(shared, ledger);
     match ledger.machine.phase() {
         Phase::Marking | Phase::WritingHint => {
             end_foreign(shared, ledger);

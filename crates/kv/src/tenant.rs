@@ -76,7 +76,7 @@ impl Tenant for Engine {
     }
 
     fn sweep_ended(&self) {
-        self.shared.wake.want();
+        self.shared.wake.sweep_ended();
     }
 }
 

@@ -266,10 +266,14 @@ fn a_write_to_a_full_pool_waits_for_the_sweep_of_another_store() {
 
 /// A transaction that is given up: what it took is garbage.
 fn give_up(store: &Store) {
+    give_up_of(store, COUNT, &[9; 900]);
+}
+
+fn give_up_of(store: &Store, count: u32, value: &[u8]) {
     let space = store.keyspace("x").unwrap();
     let mut writer = store.exclusive().unwrap();
-    for i in 0..COUNT {
-        writer.put(space, &key(i), &[9; 900]).unwrap();
+    for i in 0..count {
+        writer.put(space, &key(i), value).unwrap();
     }
 }
 
@@ -328,6 +332,29 @@ fn what_is_given_up_behind_the_own_part_of_an_unfinished_sweep_is_given_back() {
         has_found_all(&pool, &[&b, &c]);
         holds(&c, 3);
     }
+}
+
+/// What is free is known again, though the store that began the sweep is closed for good.
+#[test]
+fn a_sweep_that_its_driver_has_not_finished_is_made_by_another() {
+    let mut was_left = 0;
+    for (index, steps) in
+        IndexKind::ALL.map(|kind| (1..8).map(|steps| (kind, steps)).collect::<Vec<_>>()).concat()
+    {
+        let folder = Directory::new(&format!("left-{}-{steps}", index.name()));
+        let (_pool, [a, b]) = two(&folder.pool(), index);
+        [&a, &b].into_iter().for_each(recover);
+        // It takes longer to settle than the driver.
+        give_up_of(&b, 5000, b"9");
+        give_up(&a);
+        a.maintain(steps).unwrap();
+        was_left += u32::from(a.report().recovering);
+        drop(a);
+        recover(&b);
+        assert!(b.fragmentation().is_some(), "{index:?} {steps}: nothing is known");
+        holds(&b, 2);
+    }
+    assert!(was_left > 6, "{was_left}");
 }
 
 #[test]

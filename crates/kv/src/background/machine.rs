@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   open, rollback, abort,
-//!   a released old version
+//!   a released old version,
+//!   an unfinished sweep
 //!            │
 //!            ▼    begin             found             last node, nothing more is dead
 //!    ┌───► Owed ───────► Marking ─────────► Scrubbing ─────────► Done ◄─────────────┐

@@ -1,6 +1,6 @@
 //! Wakes the background thread.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Whether there is something to do, and which threads are to stop. A store that is opened again while another one of its pool
@@ -9,6 +9,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 pub(crate) struct Wake {
     wanted: Mutex<bool>,
     changed: Condvar,
+    /// A sweep of the pool has ended since the store's last marking began.
+    has_swept: AtomicBool,
     /// The number of the last thread that was started.
     started: AtomicU64,
     /// The last thread that is to stop, with all before it.
@@ -20,6 +22,17 @@ impl Wake {
     pub(crate) fn want(&self) {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
+    }
+
+    /// Notes that a sweep of the pool has ended, by success or not. The next may begin.
+    pub(crate) fn sweep_ended(&self) {
+        self.has_swept.store(true, Ordering::Release);
+        self.want();
+    }
+
+    /// Whether a sweep has ended, since this was asked last.
+    pub(crate) fn take_swept(&self) -> bool {
+        self.has_swept.swap(false, Ordering::AcqRel)
     }
 
     /// Returns the number of a thread that is about to start.

@@ -84,6 +84,7 @@ fn note_marking(
     // The marking is a reader of the visible version.
     shared.versions.pins.pin(retained.visible(), PinKind::Marking);
     ledger.machine.begin_marking(has_old_limit);
+    shared.wake.take_swept();
     ledger.trees.iter_mut().for_each(|tree| tree.begin_count());
     Ok(Marking { retained, dead, trees })
 }
@@ -137,6 +138,18 @@ pub(crate) fn end_foreign(shared: &Shared, ledger: &mut Ledger) {
     {
         shared.versions.pins.unpin(retained.visible(), PinKind::Marking);
         ledger.machine.fail_marking();
+    }
+}
+
+/// Done → Owed, if a sweep for which the store has done its part was not finished, as where its driver was closed: no space below
+/// its limit is given to anyone before one is.
+pub(crate) fn take_over(shared: &Shared, ledger: &mut Ledger) {
+    if ledger.machine.is_done()
+        && shared.wake.take_swept()
+        && !shared.region().is_read_only()
+        && shared.pool().usage().recovering
+    {
+        ledger.machine.owe();
     }
 }
 

@@ -129,29 +129,23 @@ pub(crate) fn step(engine: &Engine) -> Result<Progress, Error> {
     }
 }
 
-/// Gives back the space of private trees whose transactions have ended.
+/// Gives back the space of private trees whose transactions have ended. A writer that needs the space does so meanwhile.
 ///
 /// # Errors
 /// [`Error::WouldDeadlock`].
 pub(crate) fn give_back_private(engine: &Engine) -> Result<(), Error> {
-    let shared = &engine.shared;
-    let trees = shared.private.take_given_up();
-    if trees.is_empty() {
+    if !engine.shared.private.has_given_up() {
         return Ok(());
     }
-    let collected: Vec<_> =
-        trees.iter().map(|tree| (&**tree, collect_private(shared, tree))).collect();
-    match engine.lock() {
-        Ok(mut writing) => {
-            let (shared, ledger) = writing.parts();
-            free_private(shared, ledger, &collected);
-            Ok(())
-        }
-        Err(error) => {
-            trees.iter().for_each(|tree| shared.private.give_up(tree));
-            Err(error)
-        }
+    if engine.is_own() {
+        // What is collected is not to wait for long.
+        return Err(Error::WouldDeadlock);
     }
+    collect_private(&engine.shared);
+    let mut writing = engine.lock()?;
+    let (shared, ledger) = writing.parts();
+    free_private(shared, ledger);
+    Ok(())
 }
 
 /// Gives blocks of free space back to the file system, if there is much of it.

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use tembo_index::{Index, Stamp};
 use tembo_pmem::thread::lock;
+use tembo_pool::Object;
 
 use crate::media::grouped;
 
@@ -34,16 +35,21 @@ pub(crate) fn private_stamp() -> Stamp {
 enum Use {
     Used,
     GivenUp,
-    /// A thread gives its space back.
+    /// A thread collects its objects, or has collected them.
     Taken,
 }
+
+/// What a tree consists of that was given up. `None`: too much, or damage.
+pub(crate) type PrivateObjects = Option<Vec<Object>>;
 
 /// All private trees of a store, by cell.
 #[derive(Default)]
 pub(crate) struct PrivateTrees {
     all: Mutex<BTreeMap<u64, (Arc<Index>, Use)>>,
-    /// Whether some are given up.
+    /// Whether some are given up, their objects collected or not.
     has_given_up: AtomicBool,
+    /// The cells and objects of those that wait for the writer. Locked while objects are collected.
+    collected: Mutex<Vec<(u64, PrivateObjects)>>,
 }
 
 impl PrivateTrees {
@@ -61,33 +67,44 @@ impl PrivateTrees {
         }
     }
 
-    /// Whether some are given up.
+    /// Whether some are given up and not forgotten.
     pub(crate) fn has_given_up(&self) -> bool {
         self.has_given_up.load(Ordering::Acquire)
     }
 
-    /// Takes the trees that are given up. The caller gives their space back and then [forgets](PrivateTrees::forget) them.
-    pub(crate) fn take_given_up(&self) -> Vec<Arc<Index>> {
-        if !self.has_given_up.swap(false, Ordering::AcqRel) {
-            return Vec::new();
+    /// Lets `collect` say what the trees consist of that are given up. The writer calls this if it needs the space, and other threads,
+    /// before they wait for the writer's lock: it waits for a thread that is at it.
+    pub(crate) fn collect(&self, collect: impl Fn(&Index) -> PrivateObjects) {
+        let mut collected = lock(&self.collected);
+        for (cell, index) in self.take_given_up() {
+            collected.push((cell, collect(&index)));
         }
+    }
+
+    fn take_given_up(&self) -> Vec<(u64, Arc<Index>)> {
         let mut all = lock(&self.all);
-        let given_up = all.values_mut().filter(|(_, state)| *state == Use::GivenUp);
-        let take = |(index, state): &mut (Arc<Index>, Use)| {
+        let given_up = all.iter_mut().filter(|(_, (_, state))| *state == Use::GivenUp);
+        let take = |(cell, (index, state)): (&u64, &mut (Arc<Index>, Use))| {
             *state = Use::Taken;
-            index.clone()
+            (*cell, index.clone())
         };
         given_up.map(take).collect()
+    }
+
+    /// Forgets the trees whose objects are collected, by whichever thread. The caller gives their space back, or leaves it to a sweep.
+    /// Only the writer calls this.
+    pub(crate) fn take_collected(&self) -> Vec<PrivateObjects> {
+        let collected = std::mem::take(&mut *lock(&self.collected));
+        let mut all = lock(&self.all);
+        collected.iter().for_each(|(cell, _)| drop(all.remove(cell)));
+        let is_any_given_up = all.values().any(|(_, state)| *state == Use::GivenUp);
+        self.has_given_up.store(is_any_given_up, Ordering::Release);
+        collected.into_iter().map(|(_, objects)| objects).collect()
     }
 
     /// Whether the space of some waits to be given back.
     pub(crate) fn is_giving_back(&self) -> bool {
         lock(&self.all).values().any(|(_, state)| *state != Use::Used)
-    }
-
-    /// Forgets a tree whose space is given back, or left to a sweep. Only the writer calls this.
-    pub(crate) fn forget(&self, index: &Index) {
-        lock(&self.all).remove(&index.object().to_bits());
     }
 
     /// All trees that a marking has to reach.

@@ -43,7 +43,7 @@ const WORDS_MAX: usize = 16;
 /// Words of a commit that destroys something, at most, unless it has more without that.
 const LANE_WORDS: usize = 32;
 
-/// A change, and what follows from it.
+/// A change, and what follows from it. If it is dropped without [`make`](Settlement::make), as by a panic, it is not made.
 pub(crate) struct Settlement<'a> {
     pub(crate) arena: &'a Arena,
     pub(crate) ledger: &'a mut Ledger,
@@ -65,6 +65,8 @@ pub(crate) struct Settlement<'a> {
     must_note: bool,
     /// The dead-on-open list gets no chunk.
     keeps_chunks: bool,
+    /// What became of the objects that it was to destroy is known.
+    is_finished: bool,
     /// It may take the pool's reserve.
     _relief: Option<Relief>,
 }
@@ -86,8 +88,7 @@ impl<'a> Settlement<'a> {
         ledger: &'a mut Ledger,
         change: &'a mut Change,
     ) -> Settlement<'a> {
-        let relief = Some(arena.pool.relief());
-        Settlement { _relief: relief, ..Settlement::growing(arena, ledger, change) }
+        Settlement::with(arena, ledger, change, Some(arena.pool.relief()))
     }
 
     /// Of a change that takes room, and makes none: the reserve is left to others.
@@ -95,6 +96,15 @@ impl<'a> Settlement<'a> {
         arena: &'a Arena,
         ledger: &'a mut Ledger,
         change: &'a mut Change,
+    ) -> Settlement<'a> {
+        Settlement::with(arena, ledger, change, None)
+    }
+
+    fn with(
+        arena: &'a Arena,
+        ledger: &'a mut Ledger,
+        change: &'a mut Change,
+        relief: Option<Relief>,
     ) -> Settlement<'a> {
         let (freed, doomed, slots) = Default::default();
         let (taken, given, chunks, unmade) = Default::default();
@@ -111,7 +121,8 @@ impl<'a> Settlement<'a> {
             unmade,
             must_note: false,
             keeps_chunks: false,
-            _relief: None,
+            is_finished: false,
+            _relief: relief,
         }
     }
 
@@ -525,21 +536,18 @@ impl<'a> Settlement<'a> {
     /// # Errors
     /// Those of the pool: nothing has changed then.
     pub(crate) fn make(mut self) -> Result<(), Error> {
-        let made = self.store();
-        if made.is_err() {
-            // What was written is another's to overwrite when the ledger is unlocked.
-            self.arena.pool.region().hand_over();
-        }
-        self.finish(made.is_ok());
-        made
+        self.store()?;
+        self.finish(true);
+        Ok(())
     }
 
     /// The change is not made.
     pub(crate) fn give_up(self) {
-        self.finish(false);
+        drop(self);
     }
 
-    fn finish(mut self, is_made: bool) {
+    fn finish(&mut self, is_made: bool) {
+        self.is_finished = true;
         for bits in std::mem::take(&mut self.doomed).iter() {
             if is_made {
                 self.ledger.remove(bits);
@@ -624,5 +632,15 @@ impl<'a> Settlement<'a> {
         }
         pool.free_all(self.freed.drain(..));
         Ok(())
+    }
+}
+
+impl Drop for Settlement<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // What was written is another's to overwrite when the ledger is unlocked.
+            self.arena.pool.region().hand_over();
+            self.finish(false);
+        }
     }
 }

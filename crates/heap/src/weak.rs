@@ -72,9 +72,17 @@ impl<'h, L: Counted> Access<'h, L> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use tembo_pmem::{Observer, RegionOptions, Stored};
 
     use crate::{Error, HeapFile, PoolOptions, Ptr, Weak};
+
+    /// Longer than anything takes that ends.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A commit that fails, as where the pool is full, destroys nothing.
     #[test]
@@ -116,6 +124,85 @@ mod tests {
                     other.join().unwrap()
                 });
                 assert_eq!(value?, Some(7));
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+    }
+
+    /// Panics, once, where a commit has written a new object.
+    #[derive(Default)]
+    struct Panics(AtomicBool);
+
+    impl Observer for Panics {
+        fn load(&self, _: u64, _: u64) {}
+
+        fn store(&self, _: Stored<'_>, perform: &mut dyn FnMut()) {
+            perform();
+        }
+
+        fn flush(&self, name: &'static str, _: u64, _: u64) {
+            let panics = name == "heap.object.write" && self.0.swap(false, Ordering::SeqCst);
+            assert!(!panics, "on purpose");
+        }
+
+        fn fence(&self, _: &'static str) {}
+
+        fn sync(&self) {}
+
+        fn resize(&self, _: u64) {}
+    }
+
+    /// A commit that panics destroys nothing, and the program may go on.
+    #[test]
+    fn an_object_that_a_panicking_commit_was_to_destroy_is_there_for_weak_pointers() {
+        let panics = Arc::new(Panics::default());
+        let region = RegionOptions { observer: Some(panics.clone()), ..RegionOptions::default() };
+        let options = PoolOptions { size: 16 << 20, region, ..PoolOptions::default() };
+        HeapFile::volatile(&options)
+            .unwrap()
+            .enter(|heap| {
+                type Root<'h> = (Ptr<'h, u64>, Weak<'h, u64>);
+                let root = heap.root_or::<Root<'_>, Error>(|tx| {
+                    let object = tx.alloc(7_u64)?;
+                    let weak = tx.downgrade(&object)?;
+                    Ok((object, weak))
+                })?;
+                let weak = heap.atomic(|tx| Ok::<_, Error>(tx.read(&root)?.1))?;
+                let (arena, bits) = heap
+                    .atomic(|tx| Ok::<_, Error>((tx.arena, tx.read(&root)?.0.anchor().bits())))?;
+                let replace = || {
+                    heap.atomic(|tx| {
+                        let other = tx.alloc(8_u64)?;
+                        let kept = tx.read(&root)?.1;
+                        tx.write(&root, (other, kept))
+                    })
+                };
+                panics.0.store(true, Ordering::SeqCst);
+                assert!(catch_unwind(AssertUnwindSafe(replace)).is_err(), "nothing was written");
+                let ended = AtomicBool::new(false);
+                let value = std::thread::scope(|scope| {
+                    let other = scope.spawn(|| {
+                        let read = heap.atomic(|tx| {
+                            let object = tx.upgrade(&weak)?;
+                            object.map(|object| tx.read(&object)).transpose()
+                        });
+                        ended.store(true, Ordering::SeqCst);
+                        read
+                    });
+                    let began = Instant::now();
+                    while !ended.load(Ordering::SeqCst) && began.elapsed() < PATIENCE {
+                        std::thread::yield_now();
+                    }
+                    let has_ended = ended.load(Ordering::SeqCst);
+                    // So that the other ends in any case.
+                    arena.handles.end_doom(bits, false);
+                    assert!(has_ended, "what becomes of the object is not known");
+                    other.join().unwrap()
+                });
+                assert_eq!(value?, Some(7));
+                // It goes as any other.
+                replace()?;
+                assert!(heap.atomic(|tx| Ok::<_, Error>(tx.upgrade(&weak)?.is_none()))?);
                 Ok::<_, Error>(())
             })
             .unwrap();

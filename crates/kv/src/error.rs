@@ -261,8 +261,8 @@ pub enum Error {
     },
     /// Some of what came up to the version was rolled back: a follower that has it goes back, or begins anew; a snapshot of it
     /// gets no name, and no incremental backup follows it. Of rollbacks before the store was opened, once their scrub has
-    /// ended, only the range is known that they lie in ([`Store::rolled_back`](crate::Store::rolled_back)): followers
-    /// and backups are refused there.
+    /// ended, only the range is known that they lie in ([`Store::rolled_back`](crate::Store::rolled_back)): followers,
+    /// names and, of versions without a name, backups are refused there.
     #[error("version {version} was rolled back to {to}: go back to that version, or begin anew")]
     RolledBack {
         /// The version asked for.

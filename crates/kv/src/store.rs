@@ -502,11 +502,13 @@ impl Store {
     /// when it returns.
     ///
     /// # Errors
-    /// [`Error::SnapshotName`], [`Error::RolledBack`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it has the name.
+    /// [`Error::SnapshotName`], [`Error::Full`]: nothing has changed; so with [`Error::RolledBack`]: a rollback has taken the version away,
+    /// or may have. [`Error::NotDurable`]: it has the name.
     pub fn name_snapshot(&self, name: &str, snapshot: &Snapshot) -> Result<(), Error> {
         let (shared, version) = (&self.handle.shared, snapshot.version());
         shared.check_writable()?;
-        shared.versions.pins.pin_happened(version, PinKind::Name)?;
+        let is_named = shared.names.has(version);
+        shared.versions.pins.pin_happened(version, PinKind::Name, is_named)?;
         let before = shared.names.put(&shared.root, &shared.versions.pins, name, version)?;
         self.give_up(before);
         shared.versions.sync_beside(shared.region())?;

@@ -327,13 +327,20 @@ fn no_incremental_backup_follows_one_of_a_version_that_was_rolled_back() {
                 matches!(refused, Err(BackupError::Store(Error::RolledBack { to, .. })) if to <= kept),
                 "{index:?}, life {life}: {refused:?}"
             );
-            if life == 0 {
-                // It shows what the rollback went back to, and would lose its name with the next open.
-                let void = store.snapshot_at(info.until).unwrap();
-                assert!(state(&void) == state(&store.snapshot_at(kept).unwrap()));
-                let refused = store.name_snapshot("void", &void);
-                assert!(matches!(refused, Err(Error::RolledBack { .. })), "{refused:?}");
+            // It shows what the rollback went back to. Under a name a backup could begin with it.
+            let void = store.snapshot_at(info.until).unwrap();
+            assert!(state(&void) == state(&store.snapshot_at(kept).unwrap()));
+            let refused = store.name_snapshot("void", &void);
+            assert!(
+                matches!(refused, Err(Error::RolledBack { .. })),
+                "{index:?}, life {life}: {refused:?}"
+            );
+            drop(void);
+            // What came later, or before, gets one.
+            for version in [kept, store.visible()] {
+                store.name_snapshot("there", &store.snapshot_at(version).unwrap()).unwrap();
             }
+            store.drop_snapshot("there").unwrap();
             // Of the version that it went back to one can begin, and of one that was named since.
             for since in [Since::Version(kept), Since::Name("later".to_owned())] {
                 if life == 0 {
@@ -349,6 +356,47 @@ fn no_incremental_backup_follows_one_of_a_version_that_was_rolled_back() {
             store.close().unwrap();
             store = Store::open(&path, &options(index)).unwrap();
             change(&store, "a", 300..320, life);
+        }
+    }
+}
+
+/// Of rollbacks by earlier processes only the hull is known. A version in it that is sure to have happened has a name, and gets others.
+#[test]
+fn between_two_rollbacks_of_earlier_processes_only_versions_with_a_name_get_one() {
+    for index in IndexKind::ALL {
+        let directory = Directory::new(&format!("hull-{}", index.name()));
+        let path = directory.file("a.pool");
+        let mut store = Store::create(&path, &options(index)).unwrap();
+        store.retain(Retention::Since(store.visible())).unwrap();
+        let mut between = [0; 2];
+        for version in &mut between {
+            change(&store, "a", 0..50, 1);
+            let back = store.visible();
+            change(&store, "a", 0..50, 2);
+            store.rollback(back).unwrap();
+            change(&store, "a", 0..50, 3);
+            *version = store.save_snapshot("last").unwrap();
+            change(&store, "a", 0..50, 4);
+        }
+        let [unnamed, last] = between;
+        change(&store, "a", 0..50, 5);
+        store.rollback(last).unwrap();
+        while store.report().recovering {
+            std::thread::yield_now();
+        }
+        for life in 0..2 {
+            let name = |name: &str, version| {
+                store.name_snapshot(name, &store.snapshot_at(version).unwrap())
+            };
+            name("again", last).unwrap();
+            let named = name("again", unnamed);
+            match life {
+                0 => named.unwrap(),
+                _ => assert!(matches!(named, Err(Error::RolledBack { .. })), "{named:?}"),
+            }
+            store.drop_snapshot("again").unwrap();
+            store.close().unwrap();
+            store = Store::open(&path, &options(index)).unwrap();
         }
     }
 }

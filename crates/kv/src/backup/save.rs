@@ -142,13 +142,12 @@ impl Store {
     }
 
     /// A snapshot of the version of an earlier backup. Of rollbacks by earlier processes only the hull of what they took away
-    /// is known: a version in it that has no name may have been taken away.
+    /// is known: a version in it that has no name may have been taken away, and [gets none](Store::name_snapshot) any more.
     fn backed_up(&self, version: u64) -> Result<Snapshot, Error> {
         let snapshot = self.snapshot_at(version)?;
         let shared = &self.handle().shared;
-        let is_named = shared.names.all().iter().any(|&(_, named)| named == version);
         match shared.versions.pins.with_past(|past, _| past.rollback_before(version)) {
-            Some(to) if !is_named => Err(Error::RolledBack { version, to }),
+            Some(to) if !shared.names.has(version) => Err(Error::RolledBack { version, to }),
             _ => Ok(snapshot),
         }
     }

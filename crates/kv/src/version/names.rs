@@ -33,6 +33,11 @@ impl Names {
         self.lock().iter().map(|(name, &version)| (name.clone(), version)).collect()
     }
 
+    /// Whether a version has a name.
+    pub(crate) fn has(&self, version: u64) -> bool {
+        self.lock().values().any(|&named| named == version)
+    }
+
     /// The version of a name.
     pub(crate) fn version(&self, name: &str) -> Option<u64> {
         self.lock().get(name).copied()

@@ -94,13 +94,21 @@ impl Pins {
         retained
     }
 
-    /// Pins a version that is pinned already, if no rollback that this process knows of has taken it away.
+    /// Pins a version that is pinned already, if it is sure that no rollback has taken it away. Of rollbacks by earlier processes only the
+    /// hull is known, but what they took away has lost its names: `is_named` says that it has one.
     ///
     /// # Errors
     /// [`Error::RolledBack`].
-    pub(crate) fn pin_happened(&self, version: u64, kind: PinKind) -> Result<(), Error> {
+    pub(crate) fn pin_happened(
+        &self,
+        version: u64,
+        kind: PinKind,
+        is_named: bool,
+    ) -> Result<(), Error> {
         let mut table = self.table();
-        if let Some(to) = table.past.rollback_of(version) {
+        let past = &table.past;
+        let to = if is_named { past.rollback_of(version) } else { past.rollback_before(version) };
+        if let Some(to) = to {
             return Err(Error::RolledBack { version, to });
         }
         table.add(version, kind);

@@ -26,7 +26,7 @@ mod unlisted;
 mod upkeep;
 mod window;
 
-pub(crate) use dead::{abort, kill, kill_grouped};
+pub(crate) use dead::{abort, kill, kill_grouped, make_room};
 pub(crate) use features::Features;
 pub(crate) use private::{collect_private, free_private, give_back_now};
 pub(crate) use publication::{Group, add_up, look_behind, publish, publish_empty, publish_single};

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tembo_kv::{Direction, Durability, IndexKind, Keyspace, Options, Store};
+use tembo_kv::{Direction, Durability, IndexKind, Keyspace, Options, Progress, Store};
 use tembo_pmem::{DomainRequest, RegionOptions};
 use tembo_pool::PoolOptions;
 
@@ -128,4 +129,58 @@ fn a_pool_that_is_larger_than_memory_shows_what_any_other_does() {
             }
         }
     }
+}
+
+/// The most private pages while `work` is done.
+fn peak(store: &Store, work: impl FnOnce()) -> u64 {
+    let (is_done, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                most.fetch_max(store.report().private_bytes, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        });
+        work();
+        is_done.store(true, Ordering::Relaxed);
+    });
+    most.into_inner()
+}
+
+/// It has to make room in the table of dead intervals, by a scrub of all that was aborted before.
+#[test]
+fn a_rollback_that_finds_its_table_full_keeps_within_the_memory() {
+    const LIMIT: u64 = 1 << 20;
+    const KEYS: u64 = 300_000;
+    let directory = Directory::new("memory-of-a-rollback");
+    let options = options(IndexKind::Nvtree).private_max(LIMIT);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("a").unwrap();
+    let write = |numbers: std::ops::Range<u64>, step: usize| {
+        let mut exclusive = store.exclusive().unwrap();
+        for number in numbers.step_by(step) {
+            exclusive.put(space, &number.to_be_bytes(), &[step as u8; 8]).unwrap();
+        }
+        exclusive
+    };
+    for from in (0..KEYS).step_by(1000) {
+        write(from..from + 1000, 1).commit(Durability::Strict).unwrap();
+    }
+    while store.maintain(64).unwrap() == Progress::More {}
+    // Something in each leaf.
+    drop(write(0..KEYS, 5));
+    // There is room in the table for fewer.
+    for round in 0..70 {
+        let then = store.snapshot().unwrap();
+        store.put(space, b"rolled back", b"1", Durability::Buffered).unwrap();
+        let most = peak(&store, || drop(store.rollback(then.version()).unwrap()));
+        assert!(most < 3 * LIMIT, "{most} bytes in round {round}");
+    }
+    assert!(store.get(space, b"rolled back").unwrap().is_none());
+    for number in 0..KEYS {
+        let value = store.get(space, &number.to_be_bytes()).unwrap();
+        assert_eq!(value, Some(vec![1; 8]));
+    }
+    assert!(store.report().used_bytes > 10 * LIMIT);
+    assert_eq!(store.check().unwrap().leaked, 0);
 }

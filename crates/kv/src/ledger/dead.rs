@@ -52,12 +52,24 @@ pub(super) fn note_pending(shared: &Shared, ledger: &mut Ledger) -> Result<(), E
     Ok(())
 }
 
-fn note(shared: &Shared, ledger: &mut Ledger, dead: DeadInterval) -> Result<(), Error> {
-    let _section = shared.region().reserve(4)?;
-    while !DeadTable(&shared.root).note(dead)? {
+/// Makes room in the table for an interval, outside of the caller's sections: while one is open, no page is given back, and a scrub may
+/// store to many.
+pub(crate) fn make_room(shared: &Shared, ledger: &mut Ledger) -> Result<(), Error> {
+    while !DeadTable(&shared.root).has_room()? {
         recover_now(shared, ledger)?;
     }
     Ok(())
+}
+
+fn note(shared: &Shared, ledger: &mut Ledger, dead: DeadInterval) -> Result<(), Error> {
+    loop {
+        let section = shared.region().reserve(4)?;
+        if DeadTable(&shared.root).note(dead)? {
+            return Ok(());
+        }
+        drop(section);
+        recover_now(shared, ledger)?;
+    }
 }
 
 /// Publishes to the trees what is dead: what the table says, and what is pending.

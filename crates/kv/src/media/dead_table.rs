@@ -18,6 +18,12 @@ impl DeadTable<'_> {
         Ok(slots.iter().filter_map(interval).collect())
     }
 
+    /// Whether there is room for one interval more, which no opening notes.
+    pub(crate) fn has_room(&self) -> Result<bool, Error> {
+        let slots = &self.0.media()?.dead;
+        Ok(slots.iter().filter(|slot| is_empty(slot)).count() > KEPT_FOR_OPENING)
+    }
+
     /// Notes a dead interval. Durable when it returns; false if the table is full.
     pub(crate) fn note(&self, dead: DeadInterval) -> Result<bool, Error> {
         let (region, media) = (self.0.region(), self.0.media()?);
@@ -30,7 +36,7 @@ impl DeadTable<'_> {
         let slot = match same {
             Some(slot) if slot.to.load() >= dead.to => return Ok(true),
             Some(slot) => slot,
-            None => match slots.iter().filter(|slot| slot.kind.load() == 0).nth(kept) {
+            None => match slots.iter().filter(|slot| is_empty(slot)).nth(kept) {
                 Some(slot) => slot,
                 None => return Ok(false),
             },
@@ -62,6 +68,10 @@ impl DeadTable<'_> {
         region.fence_flushed("kv.dead.forget.fence");
         Ok(())
     }
+}
+
+fn is_empty(slot: &DeadSlot) -> bool {
+    slot.kind.load() == 0
 }
 
 fn interval(slot: &DeadSlot) -> Option<DeadInterval> {

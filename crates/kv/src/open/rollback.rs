@@ -2,7 +2,7 @@
 
 use tembo_index::{DeadInterval, View};
 
-use crate::ledger::{Ledger, forget_after, kill, next_version};
+use crate::ledger::{Ledger, forget_after, kill, make_room, next_version};
 use crate::media::SNAPSHOT_COUNT;
 use crate::shared::Shared;
 use crate::version::PinKind;
@@ -63,6 +63,7 @@ pub(crate) fn roll_back(engine: &Engine, version: u64) -> Result<Vec<Vec<u8>>, E
 
 fn roll(shared: &Shared, ledger: &mut Ledger, version: u64) -> Result<Vec<Vec<u8>>, Error> {
     let pins = &shared.versions.pins;
+    make_room(shared, ledger)?;
     // Behind the dead interval there is no way back: so there is room for all that follows it.
     let section = shared.region().reserve(NAME_COUNT_MAX)?;
     // The version that is visible from here on is not void itself, so that a name it is given

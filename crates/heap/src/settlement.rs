@@ -638,8 +638,9 @@ impl<'a> Settlement<'a> {
 impl Drop for Settlement<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What was written is another's to overwrite when the ledger is unlocked.
+            // What was written is another's to overwrite when the ledger is unlocked, or its space is given back.
             self.arena.pool.region().hand_over();
+            self.arena.pool.give_up([]);
             self.finish(false);
         }
     }

@@ -152,8 +152,7 @@ impl Cdds {
     /// Gives back the space of a tree that nothing refers to yet.
     pub fn discard(self) -> Result<(), Error> {
         let root = Object::from_bits(self.roots.cell()?.root.load());
-        self.roots.forest.pool().free(root);
-        self.roots.forest.pool().free(self.roots.cell_object);
+        self.roots.forest.pool().give_up([root, self.roots.cell_object]);
         Ok(())
     }
 

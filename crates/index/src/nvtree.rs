@@ -183,8 +183,7 @@ impl NvTree {
 
     /// Gives back the space of a tree that nothing refers to yet.
     pub fn discard(self) -> Result<(), Error> {
-        self.leaves.forest.pool().free(self.leaves.first()?);
-        self.leaves.forest.pool().free(self.leaves.cell_object);
+        self.leaves.forest.pool().give_up([self.leaves.first()?, self.leaves.cell_object]);
         Ok(())
     }
 

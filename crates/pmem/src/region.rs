@@ -349,6 +349,10 @@ impl Region {
     /// In the `logged` domain no fence says of the space what the thread wrote there beside the log: that may no longer be so, and a
     /// replay would take the group for torn. The lines that it has flushed are fenced: another thread that finds them as it
     /// wants them leaves them out. Elsewhere nothing is done.
+    ///
+    /// The lock does not keep away the threads that do without it: those of another structure in the region, or one of the
+    /// same that needs no lock for what it does. They take the space as soon as it is given back. So the thread
+    /// [fences](Region::fence_flushed) what it has written before it gives the space back, in every domain.
     pub fn hand_over(&self) {
         if let Backend::Logged(logged) = &self.backend {
             logged.hand_over();

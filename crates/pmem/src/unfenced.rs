@@ -2,6 +2,9 @@
 //!
 //! A thread notes where it wrote until its next fence. If the space is another thread's by then, the log gets what is not the
 //! thread's to say. So the thread [hands over](crate::Region::hand_over) before the lock goes under which it wrote.
+//!
+//! That is for space that others free. What the thread gives back itself, under the lock, is taken at once by threads that
+//! do not need the lock: it fences what it wrote there before. A debug build does not look for that.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -410,10 +410,16 @@ impl Pool {
     }
 
     /// As [`free`](Pool::free), for an object to which nothing on media has referred since it was allocated: its next user has
-    /// no unlinking to wait for.
+    /// no unlinking to wait for. What the calling thread has written there it has fenced.
     #[inline]
     pub fn free_unused(&self, object: Object) {
         self.space.free_unused(object);
+    }
+
+    /// As [`free_unused`](Pool::free_unused), where nothing is fenced: what the thread has flushed is, in this space or elsewhere.
+    /// Another thread, of any tenant, takes the space at once, and leaves out what it finds there as it wants it.
+    pub fn give_up(&self, objects: impl IntoIterator<Item = Object>) {
+        self.space.give_up(objects);
     }
 
     /// As [`free`](Pool::free), for many objects.
@@ -558,10 +564,7 @@ impl Pool {
         self.upgrade()?;
         let _section = self.space.region.reserve(2).map_err(Error::from)?;
         let root = self.alloc(size)?;
-        if let Err(error) = init(&self.space.region, root) {
-            self.free(root);
-            return Err(error);
-        }
+        init(&self.space.region, root).inspect_err(|_| self.give_up([root]))?;
         tenant::add(&self.space.region, id, new, root)?;
         Ok(TenantEntry { root, ..entry })
     }

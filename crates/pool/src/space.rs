@@ -179,11 +179,25 @@ impl Space {
         self.shared.lock().give(object);
     }
 
-    /// Gives the space of an object back to which nothing on media has referred since it was allocated.
+    /// Gives the space of an object back to which nothing on media has referred since it was allocated, and in which the calling
+    /// thread has written nothing that it has not fenced.
     #[inline]
     pub(crate) fn free_unused(&self, object: Object) {
         self.shared.note_unused(object);
         self.shared.lock().give(object);
+    }
+
+    /// Gives objects back that the calling thread may have written, and to which nothing on media has referred since they were
+    /// allocated. What it has flushed is fenced, also where it gives none back.
+    #[cold]
+    pub(crate) fn give_up(&self, objects: impl IntoIterator<Item = Object>) {
+        let objects: Vec<Object> = objects.into_iter().collect();
+        objects.iter().for_each(|object| self.shared.note_unused(*object));
+        // ORDER: what was written in the space is durable before another thread can take it, which leaves out what it finds there as
+        // it wants it.
+        self.region.fence_flushed("pool.given_up.fence");
+        let mut allocator = self.shared.lock();
+        objects.into_iter().for_each(|object| allocator.give(object));
     }
 
     /// As [`free`](crate::Pool::free), for many objects.
@@ -213,7 +227,7 @@ impl Space {
     ) -> Result<Object, E> {
         let object = self.alloc(size)?;
         if let Err(error) = init(&self.region, object) {
-            self.free(object);
+            self.give_up([object]);
             return Err(error);
         }
         // ORDER: the content, flushed by `init`, is durable before the slot refers to it.

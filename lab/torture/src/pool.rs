@@ -5,7 +5,7 @@ mod toy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tembo_pmem::Region;
+use tembo_pmem::{LINE, Region};
 use tembo_pool::{
     Error, FeatureSet, Geometry, NewTenant, Object, Pool, TenantEntry, TenantFeatures,
 };
@@ -13,7 +13,7 @@ use tembo_sim::Random;
 
 use crate::judge::{expect, text};
 use crate::pooled::{expect_accounted, formatted_of};
-use crate::subject::{Script, Subject};
+use crate::subject::{Script, Subject, elsewhere};
 
 const SIZE: u64 = 64 << 10;
 const SIZE_MAX: u64 = 128 << 10;
@@ -31,6 +31,8 @@ pub(crate) enum Op {
     Put(usize, u64),
     /// The same, by another thread.
     PutElsewhere(usize, u64),
+    /// The same in space that another thread has filled so and given up: what is there is not written again.
+    PutGivenUp(usize, u64),
     /// Empties a root slot.
     Drop(usize),
     /// Fills an object and then does not want it.
@@ -118,7 +120,44 @@ fn sweep(pool: &Arc<Pool>) -> Result<(), String> {
     expect(report.refused == 0, "a sweep refused something")
 }
 
-fn put(pool: &Pool, slot: usize, len: u64, serial: u64) -> Result<bool, String> {
+/// Writes an object.
+fn write(region: &Region, object: Object, bytes: &[u8]) -> Result<(), Error> {
+    Ok(region.write("torture.object.write", object.offset(), &[bytes])?)
+}
+
+/// Writes those lines of an object that are not there.
+fn write_missing(region: &Region, object: Object, bytes: &[u8]) -> Result<(), Error> {
+    for (number, line) in (0..).zip(bytes.chunks(LINE as usize)) {
+        let at = object.offset() + LINE * number;
+        if !region.media_bytes(at, line.len() as u64)?.eq_bytes(line) {
+            region.write("torture.line.write", at, &[line])?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills an object and gives it up.
+fn give_up(pool: &Pool, len: u64, serial: u64) -> Result<(), String> {
+    let reserved = pool.reserve(len, len / LINE + 4);
+    if matches!(reserved, Err(Error::PoolFull { .. })) {
+        return Ok(());
+    }
+    let _section = reserved.map_err(text)?;
+    let object = match pool.alloc(len) {
+        Err(Error::PoolFull { .. }) => return Ok(()),
+        made => made.map_err(text)?,
+    };
+    write(pool.region(), object, &content(len, serial, pool.generation())).map_err(text)?;
+    pool.give_up([object]);
+    Ok(())
+}
+
+fn put(
+    pool: &Pool,
+    slot: usize,
+    (len, serial): (u64, u64),
+    write: impl FnOnce(&Region, Object, &[u8]) -> Result<(), Error>,
+) -> Result<bool, String> {
     let reserved = pool.reserve(len, len / 64 + 4);
     if matches!(reserved, Err(Error::PoolFull { .. })) {
         return Ok(false);
@@ -127,10 +166,7 @@ fn put(pool: &Pool, slot: usize, len: u64, serial: u64) -> Result<bool, String> 
     let old = found(pool, slot)?;
     let bytes = content(len, serial, pool.generation());
     let word = pool.root(slot).map_err(text)?;
-    let made = pool.alloc_into::<Error>(word, len, |region, object| {
-        region.write("torture.object.write", object.offset(), &[&bytes])?;
-        Ok(())
-    });
+    let made = pool.alloc_into::<Error>(word, len, |region, object| write(region, object, &bytes));
     if matches!(made, Err(Error::PoolFull { .. })) {
         return Ok(false);
     }
@@ -276,16 +312,20 @@ impl Subject for Pools {
         match *op {
             Op::Put(0, _) | Op::PutElsewhere(0, _) | Op::Drop(0) if is_first_kept(state) => {}
             Op::Put(slot, len) => {
-                if put(pool, slot, len, serial)? {
+                if put(pool, slot, (len, serial), write)? {
                     next.insert(slot, (len, serial));
                 }
             }
             Op::PutElsewhere(slot, len) => {
                 let pool = &*pool;
-                let put = std::thread::scope(|scope| {
-                    scope.spawn(move || put(pool, slot, len, serial)).join().map_err(|_| "a panic")
-                });
-                if put?? {
+                if elsewhere(|| put(pool, slot, (len, serial), write))?? {
+                    next.insert(slot, (len, serial));
+                }
+            }
+            Op::PutGivenUp(slot, len) => {
+                let pool = &*pool;
+                elsewhere(|| give_up(pool, len, serial))??;
+                if put(pool, slot, (len, serial), write_missing)? {
                     next.insert(slot, (len, serial));
                 }
             }
@@ -398,6 +438,9 @@ impl Subject for Pools {
         // What one thread raised and fenced holds for all, whichever fences next.
         let ops = vec![Op::Refuse(3000), Op::PutElsewhere(1, 3000), Op::PutElsewhere(2, 600)];
         list.push(Script::new("elsewhere", 1, ops));
+        // What another thread wrote and gave up, in space that held something.
+        let ops = vec![put(1, 600), Op::Drop(1), Op::PutGivenUp(2, 600)];
+        list.push(Script::new("given-up-elsewhere", 1, ops));
         // What opening has fenced too, where nothing is raised in between.
         let ops = vec![Op::Sweep, Op::PutElsewhere(1, 64)];
         list.push(Script::new("swept-elsewhere", 2, ops));

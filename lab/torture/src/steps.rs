@@ -195,6 +195,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "pool.frontier.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.frontier.flush", kind: StepKind::Flush, room: "pool" },
     Step { name: "pool.frontier.raise", kind: StepKind::CommitAfter, room: "pool" },
+    Step { name: "pool.given_up.fence", kind: StepKind::Fence, room: "pool" },
     Step { name: "pool.hole_punch", kind: StepKind::Disk, room: "pmem" },
     Step { name: "pool.hole_sync", kind: StepKind::Disk, room: "pmem" },
     Step { name: "pool.log.abort.fence", kind: StepKind::Fence, room: "pool" },

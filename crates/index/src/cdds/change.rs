@@ -41,8 +41,7 @@ pub(crate) fn change(
     };
     if changed.is_err() {
         writer.retired.truncate(mark);
-        let made = fresh.record.iter().chain(&fresh.objects);
-        made.for_each(|&object| roots.forest.pool().free(object));
+        roots.forest.pool().give_up(fresh.record.into_iter().chain(fresh.objects));
     }
     changed
 }

@@ -105,9 +105,9 @@ pub(crate) fn make(leaf: &Leaf<'_>, entries: &[Old], mut older: u64) -> Result<V
     let node_size = u64::from(pool.geometry().node_size);
     let mut made: Vec<Object> = Vec::new();
     for part in entries.chunks(old_entries_in(node_size)) {
-        let object = pool.alloc(node_size).inspect_err(|_| pool.free_all(made.iter().copied()))?;
+        let object = pool.alloc(node_size).inspect_err(|_| pool.give_up(made.iter().copied()))?;
         made.push(object);
-        write(leaf, object, older, part).inspect_err(|_| pool.free_all(made.iter().copied()))?;
+        write(leaf, object, older, part).inspect_err(|_| pool.give_up(made.iter().copied()))?;
         older = object.to_bits();
     }
     Ok(made)

@@ -224,7 +224,7 @@ impl Uncommitted {
                 };
             }
             if let Some(block) = block {
-                shared.pool().free_unused(block.object());
+                shared.pool().give_up([block.object()]);
             }
         }
         applied

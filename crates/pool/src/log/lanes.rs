@@ -158,7 +158,7 @@ impl Log {
         let object = space.alloc(size)?;
         let shape = Shape::new(object, lanes);
         if let Err(error) = shape.write(region) {
-            space.free(object);
+            space.give_up([object]);
             return Err(error);
         }
         let word = &Superblock::of(region)?.log;

@@ -426,7 +426,12 @@ impl Drop for Operation<'_> {
         }
         // A lane that cannot be restored is left to the next opening.
         if let Ok(next) = self.restore() {
-            self.space.free_all(std::mem::take(&mut self.allocated));
+            let allocated = std::mem::take(&mut self.allocated);
+            match self.entries.is_empty() {
+                true => self.space.give_up(allocated),
+                // Words that are restored, and fenced, may have referred to them.
+                false => self.space.free_all(allocated),
+            }
             self.made.give_back(self.lane, !self.entries.is_empty(), next);
         }
     }

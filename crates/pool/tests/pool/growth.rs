@@ -10,10 +10,10 @@ use crate::model::Model;
 use crate::random::Random;
 
 /// A file that goes with the test, in memory where the system has a place for that.
-struct File(PathBuf);
+pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
-    fn new(name: &str) -> File {
+    pub(crate) fn new(name: &str) -> File {
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let file = File(folder.join(format!("tembo-pool-{}-{name}", std::process::id())));

@@ -1,6 +1,7 @@
 //! What the pool claims, seen from outside.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod given_up;
 mod golden;
 mod growth;
 mod image;

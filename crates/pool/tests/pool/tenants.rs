@@ -41,7 +41,7 @@ impl TenantKind for ToyKind {
     }
 }
 
-fn kinds() -> Kinds {
+pub(crate) fn kinds() -> Kinds {
     Kinds::default().with(Arc::new(ToyKind))
 }
 

@@ -46,7 +46,9 @@ pub(super) fn change_any(
     }
     *block = None;
     // A record that was written for an element that was not stored is free again.
-    record.into_iter().for_each(|record| leaves.forest.pool().free_unused(record));
+    if let Some(record) = record {
+        leaves.forest.pool().give_up([record]);
+    }
     changed
 }
 
@@ -72,7 +74,7 @@ fn put<'f>(
             && made.is_none_or(|(_, was_block)| was_block)
             && is_block(&leaves.forest, shape, value_len);
         if made.take_if(|(_, was_block)| *was_block && !is_block).is_some() {
-            record.take().into_iter().for_each(|block| leaves.forest.pool().free(block));
+            leaves.forest.pool().give_up(record.take());
         }
         let target = target(leaves, &spot, (old, value_len), how, writer);
         let Some(target) = still(&spot, target)? else { continue };

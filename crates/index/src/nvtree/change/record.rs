@@ -295,7 +295,7 @@ fn replace_by(
 ) -> Option<bool> {
     let done = element.and_then(|element| replace(sight, (slot, &element, removed), how, writer));
     if done.is_none() {
-        sight.at.leaf.forest.pool().free_unused(object);
+        sight.at.leaf.forest.pool().give_up([object]);
     }
     done
 }

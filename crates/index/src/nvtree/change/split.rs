@@ -73,7 +73,7 @@ pub(crate) fn split(
     let stays = history::make(leaf, if moved_old.is_empty() { &[] } else { &stays }, 0)?;
     let pool = leaves.forest.pool();
     let object =
-        space_for_leaf(&leaves.forest).inspect_err(|_| pool.free_all(stays.iter().copied()))?;
+        space_for_leaf(&leaves.forest).inspect_err(|_| pool.give_up(stays.iter().copied()))?;
     let mut builder = Builder::new(object, low.to_vec(), bounds.prefix_len);
     let header = leaf.header()?;
     let newest = leaf.side.newest();
@@ -82,7 +82,7 @@ pub(crate) fn split(
     let _new = match known {
         Ok(new) => new,
         Err(error) => {
-            pool.free_all(builder.objects().chain(stays));
+            pool.give_up(builder.objects().chain(stays));
             return Err(error);
         }
     };

@@ -78,7 +78,7 @@ pub(crate) fn put_and_split(
     let (meta, _new) = match known {
         Ok(known) => known,
         Err(error) => {
-            pool.free_all(builder.objects());
+            pool.give_up(builder.objects());
             return if matches!(error, Error::Pool(_)) { Ok(false) } else { Err(error) };
         }
     };

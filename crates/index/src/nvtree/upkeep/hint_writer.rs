@@ -45,7 +45,7 @@ pub(crate) fn write_hint(
         // If the list has fewer leaves than the inner nodes know, another hint would not have more either.
         Ok(count) => leaves.hinted.set(count.max(known)),
         Err(error) => {
-            leaves.forest.pool().free_all(made);
+            leaves.forest.pool().give_up(made);
             return Err(error);
         }
     }

@@ -176,7 +176,7 @@ fn carried(
     let elements = match elements {
         Ok(elements) => elements,
         Err(error) => {
-            leaves.forest.pool().free_all(made);
+            leaves.forest.pool().give_up(made);
             // A merge that needs space which is not there can wait, and a corrupt record stays where it is.
             let can_wait = matches!(error, Error::Pool(_) | Error::Corrupt { .. });
             return if can_wait { Ok(None) } else { Err(error) };

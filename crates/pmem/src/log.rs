@@ -59,6 +59,7 @@ mod threads;
 mod voids;
 mod whole;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -69,7 +70,7 @@ use crate::format::{LOG_HEADER_SIZE, LogHeader};
 use crate::frees::FreeMarks;
 use crate::header::Slots;
 use crate::mapping::{Mapping, PAGE};
-use crate::notes::Holder;
+use crate::notes::{Holder, Note};
 use crate::process::Process;
 use crate::{Error, Observer, SyncPolicy};
 
@@ -379,12 +380,19 @@ impl RedoLog {
 }
 
 impl Holder for RedoLog {
-    fn release(&self, bytes: u64) {
+    /// What the thread has flushed and not fenced is handed over: other threads find it in memory, and leave it out.
+    fn end(&self, note: &mut Note) {
         if self.is_forked() {
             return;
         }
-        let mut state = self.lock();
-        state.held = state.held.saturating_sub(bytes);
-        self.notify(&state);
+        self.frees.given_up(note.give_up());
+        note.depth = 0;
+        let held = note.held;
+        self.append(&RefCell::new(&mut *note));
+        if held > 0 {
+            let mut state = self.lock();
+            state.held = state.held.saturating_sub(std::mem::take(&mut note.held));
+            self.notify(&state);
+        }
     }
 }

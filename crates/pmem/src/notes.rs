@@ -9,15 +9,36 @@ use crate::extent::{Freed, Room, WrittenExtent};
 use crate::flush::line_count;
 use crate::unfenced::Unfenced;
 
-/// Keeps room for threads, and gets it back when a thread ends.
+/// Keeps room for threads, and takes over what a thread has noted when it ends.
 pub(crate) trait Holder: Send + Sync {
-    /// `bytes` that a thread held are free.
-    fn release(&self, bytes: u64);
+    /// The thread of these notes has ended. A handle of it that is dropped later finds them no more.
+    fn end(&self, note: &mut Note);
 }
 
 /// Nothing is kept.
 impl Holder for () {
-    fn release(&self, _bytes: u64) {}
+    fn end(&self, _note: &mut Note) {}
+}
+
+/// Where the notes of a thread are found.
+pub(crate) trait Notes {
+    /// Works on them. `work` must not come back here.
+    fn with<R: Default>(&self, work: impl FnOnce(&mut Note) -> R) -> R;
+}
+
+/// Those of the calling thread.
+impl Notes for NoteBook {
+    #[inline]
+    fn with<R: Default>(&self, work: impl FnOnce(&mut Note) -> R) -> R {
+        NoteBook::with(self, work)
+    }
+}
+
+/// Those of a thread that ends.
+impl Notes for RefCell<&mut Note> {
+    fn with<R: Default>(&self, work: impl FnOnce(&mut Note) -> R) -> R {
+        work(&mut self.borrow_mut())
+    }
 }
 
 /// One thread's notes on one region.
@@ -191,13 +212,11 @@ impl Spans {
 
 impl Drop for Note {
     fn drop(&mut self) {
+        if let Some(holder) = self.holder.as_ref().and_then(Weak::upgrade) {
+            holder.end(self);
+        }
         if let Some(unfenced) = &self.unfenced {
             unfenced.forget(self.number);
-        }
-        if self.held > 0
-            && let Some(holder) = self.holder.as_ref().and_then(Weak::upgrade)
-        {
-            holder.release(self.held);
         }
     }
 }

@@ -231,6 +231,19 @@ fn lines_that_were_handed_over_are_in_the_log() {
     is_what_it_seems(&pool, Before::InFile);
 }
 
+/// A handle that lies in a thread-local value may be dropped behind the thread's notes: then it has nothing to hand over.
+#[test]
+fn what_a_thread_has_written_that_ends_is_what_it_seems_to_be() {
+    for len in [64, BYPASS_MIN] {
+        let pool = pool_with_free_space(Before::InFile);
+        std::thread::scope(|scope| {
+            let write = || pool.write(OBJECTS, &vec![0; len as usize], len);
+            scope.spawn(write).join().unwrap();
+        });
+        is_what_it_seems(&pool, Before::InFile);
+    }
+}
+
 #[test]
 fn what_another_space_waits_for_does_not_send_a_record_through_the_log() {
     let pool = Fixture::new();

@@ -39,7 +39,7 @@ impl Logged {
     #[inline]
     pub(crate) fn fence(&self) {
         if !self.log.is_forked() {
-            self.log.append(&self.book);
+            self.log.append(&*self.book);
         }
     }
 

@@ -9,7 +9,7 @@ use super::voids::Voids;
 use super::{RedoLog, State, UnderWay};
 use crate::extent::{Extent, Freed, Room, WrittenExtent};
 use crate::mapping::{Mapping, PAGE};
-use crate::notes::NoteBook;
+use crate::notes::Notes;
 use crate::{HEADER_SIZE, LINE};
 
 /// A tail of this many bytes is written, though no sync was asked for.
@@ -20,12 +20,12 @@ const WRITE_AT: usize = 1 << 20;
 const UNSYNCED_SHARE: u64 = 4;
 
 impl RedoLog {
-    /// Appends the lines and extents that the calling thread has noted, as groups. Cannot fail:
+    /// Appends the lines and extents that a thread has noted, the calling one or one that ends, as groups. Cannot fail:
     /// what goes wrong here poisons the log, or is met again by the next sync.
     ///
     /// ORDER: a line is copied under the lock that orders groups, so that of two copies of a line
     /// the later in the log is the newer.
-    pub(crate) fn append(&self, book: &NoteBook) {
+    pub(crate) fn append(&self, book: &impl Notes) {
         let (mut lines, mut extents, mut rooms) = book.with(|note| {
             let mut lines = std::mem::take(&mut note.lines);
             note.flushed.drain_into(&mut lines);
@@ -118,7 +118,7 @@ impl RedoLog {
     }
 
     /// Takes what was used off what the thread holds; a thread without a section holds nothing.
-    fn settle(&self, state: &mut State, book: &NoteBook, used: u64) {
+    fn settle(&self, state: &mut State, book: &impl Notes, used: u64) {
         let released = book.with(|note| {
             let left = if note.depth > 0 { note.held.saturating_sub(used) } else { 0 };
             let released = note.held - left;

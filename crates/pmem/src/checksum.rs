@@ -16,7 +16,10 @@ use std::hash::Hasher;
 
 use twox_hash::XxHash3_64;
 
-use crate::crc32c;
+use crate::{MediaBytes, crc32c};
+
+/// Bytes of a region that are copied at once, to be looked at.
+const PIECE: usize = 64 << 10;
 
 /// The XXH3 of bytes, of 64 bits, with the seed 0.
 #[inline]
@@ -50,6 +53,18 @@ impl OuterChecksum {
             OuterChecksum::Crc32c => crc32c(0, bytes).into(),
             OuterChecksum::Xxh3 => xxh3(bytes),
         }
+    }
+
+    /// As [`of`](OuterChecksum::of), of bytes of a region, which are copied piece by piece: there may be many.
+    pub fn of_media(self, bytes: &MediaBytes<'_>) -> u64 {
+        let (mut running, mut piece) = (self.running(), Vec::new());
+        for start in (0..bytes.len()).step_by(PIECE) {
+            let end = bytes.len().min(start + PIECE);
+            bytes.slice(start..end).into_iter().for_each(|part| part.append_to(&mut piece));
+            running.put(&piece);
+            piece.clear();
+        }
+        running.whole()
     }
 
     /// The checksum of an extent, whose bytes come in pieces.
@@ -86,9 +101,13 @@ impl Running {
     }
 
     pub(crate) fn value(&self) -> u32 {
+        self.whole() as u32
+    }
+
+    fn whole(&self) -> u64 {
         match self {
-            Running::Crc32c(crc) => *crc,
-            Running::Xxh3(hasher) => hasher.finish() as u32,
+            Running::Crc32c(crc) => (*crc).into(),
+            Running::Xxh3(hasher) => hasher.finish(),
         }
     }
 }

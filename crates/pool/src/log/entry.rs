@@ -2,7 +2,7 @@
 
 use tembo_pmem::{OuterChecksum, Region, Word};
 
-use super::shape::{Shape, State};
+use super::shape::{CONTENTS_MAX, Shape, State};
 use crate::format::{
     ENTRY_CONTENT, ENTRY_EXTENT, ENTRY_INTENT, ENTRY_REDO, ENTRY_SEAL, ENTRY_UNDO, EntryPlace,
     entry_head,
@@ -90,7 +90,9 @@ impl Found {
                 let Some(mut pairs) = named.extent(&[offset, len, sum])? else { return Ok(false) };
                 self.redo.append(&mut pairs);
             }
-            (ENTRY_CONTENT, _) if words.len().is_multiple_of(3) => {
+            (ENTRY_CONTENT, _)
+                if words.len().is_multiple_of(3) && words.len() <= 3 * CONTENTS_MAX =>
+            {
                 for range in words.as_chunks().0 {
                     if !named.is_whole(range)? {
                         return Ok(false);
@@ -134,7 +136,7 @@ impl Named<'_> {
         if self.bytes > self.region.size() {
             return Err(Error::Damaged { field: "range in the log", word: len });
         }
-        Ok(self.checksum.of(&bytes.to_vec()) == sum)
+        Ok(self.checksum.of_media(&bytes) == sum)
     }
 
     /// The offsets and words that an extent holds, if it is whole.

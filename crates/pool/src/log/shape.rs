@@ -15,7 +15,7 @@ const SMALL: u64 = 64 << 10;
 const LANE_SIZE: u64 = 1024;
 
 /// Most contents whose checksums an entry has: the smallest lane has room for them, an extent and a seal.
-const CONTENTS_MAX: usize = 8;
+pub(super) const CONTENTS_MAX: usize = 8;
 
 /// Words of a lane that committed words need beside themselves: the head of their entry, and a seal.
 pub(super) const WORDS_BESIDE: usize = 3;

@@ -154,6 +154,23 @@ fn a_forged_entry_is_one() {
     let content = (CONTENT, forged.last(64).to_vec());
     let opened = forged.with(&[&[content][..], &entries].concat()).opened();
     assert_eq!(opened.0.unwrap()[0], 7);
+    // As many contents as an operation writes in one entry, one of them of several pieces.
+    let contents = [forged.last(64).repeat(7), forged.last(100_000).to_vec()].concat();
+    let opened = forged.with(&[&[(CONTENT, contents)][..], &entries].concat()).opened();
+    assert_eq!(opened.0.unwrap()[0], 7);
+}
+
+/// Their ranges may be of no bytes, so that they are no more than the pool together.
+#[test]
+fn an_entry_of_more_contents_than_an_operation_writes_is_damage() {
+    let forged = Forged::new();
+    for count in [9, 15] {
+        for range in [forged.last(0), forged.last(64), [forged.root.offset(); 3]] {
+            let entry = (CONTENT, range.repeat(count));
+            let context = format!("{count} of {range:?}");
+            assert_eq!(forged.with(&[entry]).damaged(&context), "entry of the log");
+        }
+    }
 }
 
 #[test]
@@ -249,7 +266,7 @@ fn ranges_that_together_are_larger_than_the_pool_are_damage() {
     let forged = Forged::new();
     let range = forged.last(64 << 10);
     // Within an entry, and by entries behind each other.
-    let entry = (CONTENT, range.repeat(15));
+    let entry = (CONTENT, forged.last(forged.size() / 7).repeat(8));
     assert_eq!(forged.with(&[entry]).damaged("one entry"), "range in the log");
     for kind in [CONTENT, EXTENT] {
         let entries = vec![(kind, range.to_vec()); 11];

@@ -47,7 +47,7 @@
 //! So must not an entry that is void by what it names, an object that a later operation has changed: that may get its first content again. A
 //! recovery gives each lane its next number in which it meets an entry, true or not.
 //!
-//! Fences: words one, two if what they unlink is to be free; undo one for each [`undo`](Operation::undo), and two for the commit; redo three, four if it allocates; both together four, plus one for each `undo`; intents one more, when
+//! Fences: words one, two where the region gives pages back, three if what they unlink is to be free; undo one for each [`undo`](Operation::undo), and two for the commit; redo three, four if it allocates; both together four, plus one for each `undo`; intents one more, when
 //! they are [done](Committed::done). An abort two, if anything was noted. The first operation that a lane has in a process: one more.
 
 mod entry;

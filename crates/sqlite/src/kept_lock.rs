@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn each_step_leads_where_the_picture_says_and_nowhere_else() {
         type Step = fn(&KeptLock, &KeptLock) -> bool;
-        let steps: [(&str, Step, [(u32, bool); 4]); 6] = [
+        type Case = (&'static str, Step, [(u32, bool); 4]);
+        let steps: [Case; 6] = [
             // From given up, in use, outdated, kept.
             (
                 "keep",

@@ -212,6 +212,24 @@ fn what_stands_behind_a_held_command_is_executed_though_its_turn_fails() {
     });
 }
 
+/// It was in no list any more.
+#[test]
+fn a_held_client_is_executed_though_another_pause_begins_as_the_first_one_ends() {
+    with_loop(|event_loop, address| {
+        let [mut client, mut other] = clients(event_loop, address);
+        executed(event_loop, &mut other, "CLIENT PAUSE 100000 ALL\r\n", 1);
+        client.write_all(b"PING\r\n").unwrap();
+        arrived(event_loop, 6);
+        event_loop.step().unwrap();
+        other.write_all(b"CLIENT PAUSE 100000 ALL\r\n").unwrap();
+        arrived(event_loop, 25);
+        event_loop.turns.shared.pause.end();
+        replies(event_loop, &mut other, 1);
+        event_loop.turns.shared.pause.end();
+        assert_eq!(replies(event_loop, &mut client, 1), "+PONG\r\n");
+    });
+}
+
 /// The time of its first turn alone was counted, and SLOWLOG had an entry before the command had ended.
 #[test]
 fn a_command_that_is_put_off_has_one_entry_of_all_its_turns_in_the_slow_log() {

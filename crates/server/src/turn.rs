@@ -131,6 +131,22 @@ impl<'s> Turns<'s> {
         }
     }
 
+    /// The client is executed again when the pause ends.
+    fn wait_for_pause(&mut self, token: Token) {
+        if !self.shared.paused.contains(&token) {
+            self.shared.paused.push(token);
+        }
+    }
+
+    /// Whether another pause has begun as the one ended that the client has waited for: then it waits for that.
+    fn is_paused_again(&mut self, token: Token) -> bool {
+        let is_on = self.shared.pause.is_on(self.shared.clock.steady_ms);
+        if is_on {
+            self.wait_for_pause(token);
+        }
+        is_on
+    }
+
     /// The turn's clocks.
     pub(crate) fn clock(&self) -> Clock {
         self.shared.clock
@@ -342,7 +358,7 @@ impl<'s> Turns<'s> {
     ) -> Result<Executed, StoreError> {
         self.shared.observed.begin();
         if connection.session.postponed.is_some() {
-            if self.shared.pause.is_on(self.shared.clock.steady_ms) {
+            if self.is_paused_again(connection.session.token) {
                 return Ok(Executed::All);
             }
             self.execute_postponed(connection)?;
@@ -427,9 +443,7 @@ impl<'s> Turns<'s> {
         connection.begin_turn();
         connection.session.shows_data = true;
         if self.shared.pause.holds(self.shared.clock.steady_ms, true) {
-            if !self.shared.paused.contains(&connection.session.token) {
-                self.shared.paused.push(connection.session.token);
-            }
+            self.wait_for_pause(connection.session.token);
             return Ok(Executed::All);
         }
         loop {

@@ -501,6 +501,46 @@ fn replicas_of_a_replica_that_is_started_within_a_large_change_learn_that_it_is_
     });
 }
 
+/// What a store has that holds nothing but a stream `s` with an entry.
+fn stream() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let store = Store::volatile(&Options::new()).unwrap();
+    with_loop_over(store.clone(), |event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        executed(event_loop, &mut client, &words(&["XADD", "s", "*", "f", "v"]), 2);
+    });
+    let (snapshot, space) = (store.snapshot().unwrap(), store.keyspace("db0").unwrap());
+    let mut all = Vec::new();
+    let range = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let mut note = |key: &[u8], value: tembo_kv::Value<'_>| {
+        all.push((key.to_vec(), value.to_vec()));
+        true
+    };
+    snapshot.range_with::<[u8]>(space, range, tembo_kv::Direction::Forward, &mut note).unwrap();
+    all
+}
+
+/// The change is committed; what follows it is given up.
+#[test]
+fn a_client_that_waits_on_a_replica_sees_a_change_though_the_next_message_is_a_fault() {
+    with_loop(|event_loop, address| {
+        let (mut client, _listener, mut upstream) = follow(event_loop, address);
+        let wait = "XREAD BLOCK 0 STREAMS s $\r\n";
+        client.write_all(wait.as_bytes()).unwrap();
+        arrived(event_loop, wait.len());
+        event_loop.step().unwrap();
+        assert_eq!(event_loop.turns.data.waiting.count(), 1);
+        let stream = stream();
+        let entry = |(key, value)| Entry { action: Action::Put, keyspace: "db0", key, value };
+        let pairs = stream.iter().map(|(key, value)| (&key[..], &value[..]));
+        upstream.frame(FrameKind::Whole, 11, &pairs.map(entry).collect::<Vec<_>>());
+        let nowhere = Entry { keyspace: "nowhere", ..put("b", b"") };
+        upstream.frame(FrameKind::Whole, 12, &[nowhere]);
+        // Both are read before the first one is applied.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(replies(event_loop, &mut client, 1).starts_with('*'));
+    });
+}
+
 #[test]
 fn a_large_change_that_is_whole_needs_no_way_back() {
     with_loop(|event_loop, address| {

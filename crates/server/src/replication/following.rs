@@ -209,6 +209,8 @@ impl Following {
                 Err(Fault::Store(Error::Poisoned)) => return Err(Error::Poisoned),
                 Err(fault) => {
                     data.abandon();
+                    // What is given up may have been made ready by an earlier message, which is committed.
+                    (0..data.databases()).for_each(|db| data.waiting.touch_all(db));
                     // It may have been about to be torn.
                     if !self.is_torn() {
                         self.mend(data);

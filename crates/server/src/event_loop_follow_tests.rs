@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 
 use super::*;
-use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE};
+use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE, KEYSPACE};
 
 /// The history of the primary.
 const HISTORY: &str = "0123456789012345678901234567890123456789";
@@ -498,6 +498,70 @@ fn replicas_of_a_replica_that_is_started_within_a_large_change_learn_that_it_is_
         upstream.frame(FrameKind::Whole, 11, &[put("a", &string("two"))]);
         reached(event_loop, 11);
         assert_eq!(given(event_loop, address), FrameKind::Whole);
+    });
+}
+
+/// Each turn failed, and no deadline ended it.
+#[test]
+fn a_failover_that_finds_no_room_leaves_the_primary_as_it_was() {
+    with_loop_over(small_store(IndexKind::Nvtree), |event_loop, address| {
+        let [mut client, mut replica] = clients(event_loop, address);
+        replica.write_all(b"TEMBO.SYNC\r\n").unwrap();
+        has_replicas(event_loop, 1);
+        fill(event_loop, &mut client, 1000);
+        // Nor is there room for what the server notes of its role.
+        let store = event_loop.turns.data.store();
+        let space = store.keyspace(KEYSPACE).unwrap();
+        for size in [68, 50] {
+            let put = |number| {
+                let (key, value) = (format!("{size}:{number}"), vec![0; size]);
+                store.put(space, key.as_bytes(), &value, tembo_kv::Durability::Buffered)
+            };
+            assert!((0..).map(put).take_while(Result::is_ok).count() < 1_000_000);
+        }
+        replica.write_all(words(&["REPLCONF", "ACK", "1000000000"]).as_bytes()).unwrap();
+        executed(event_loop, &mut client, "FAILOVER\r\n", 1);
+        let began = Instant::now();
+        while event_loop.turns.shared.replication.is_failing_over() {
+            event_loop.step().unwrap();
+            assert!(event_loop.turns.shared.replication.following().is_none());
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+        }
+        assert_eq!(get(event_loop, &mut client, "missing"), "$-1\r\n");
+        client.write_all(b"DEL key:0\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut client, 1), ":1\r\n");
+    });
+}
+
+/// The server ended.
+#[test]
+fn a_primary_whose_failover_was_refused_goes_on_when_that_finds_room() {
+    with_loop(|event_loop, address| {
+        let [mut client, mut replica] = clients(event_loop, address);
+        // No server listens there.
+        executed(event_loop, &mut replica, "REPLCONF LISTENING-PORT 1\r\n", 1);
+        replica.write_all(b"TEMBO.SYNC\r\n").unwrap();
+        has_replicas(event_loop, 1);
+        replica.write_all(words(&["REPLCONF", "ACK", "1000000000"]).as_bytes()).unwrap();
+        client.write_all(b"FAILOVER\r\n").unwrap();
+        let began = Instant::now();
+        while event_loop.turns.shared.replication.following().is_none() {
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it does not follow");
+        }
+        while event_loop.turns.shared.replication.following().unwrap().lost.is_none() {
+            event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it is not refused");
+        }
+        assert!(event_loop.turns.shared.replication.is_failing_over());
+        event_loop.turns.data.fault = None;
+        while event_loop.turns.shared.replication.is_failing_over() {
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+        }
+        client.write_all(b"SET a 1\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut client, 2), "+OK\r\n+OK\r\n");
     });
 }
 

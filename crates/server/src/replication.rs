@@ -258,7 +258,8 @@ impl Replication {
         (deadline_ms, is_forced): (Option<u64>, bool),
         (pause, now_ms): (&mut Pause, u64),
     ) {
-        self.failover = Some(Failover { target, deadline_ms, is_forced, version: None });
+        self.failover =
+            Some(Failover { target, deadline_ms, is_forced, version: None, is_refused: false });
         pause.begin(now_ms, u64::MAX, false);
     }
 
@@ -284,6 +285,9 @@ impl Replication {
     ) -> Result<(), Error> {
         let Some(failover) = &mut self.failover else { return Ok(()) };
         match &self.following {
+            None if failover.is_refused => {
+                self.abort_failover(data, pause);
+            }
             None if self.order.is_some() => {}
             None => {
                 let version = *failover.version.get_or_insert(data.store().visible());
@@ -306,9 +310,16 @@ impl Replication {
             }
             // It was refused, or is not there.
             Some(following) if following.promotes && following.lost.is_some() => {
-                self.abort_failover(data, pause);
-                // Before the writes that were held.
-                self.settle(data, now_ms)?;
+                // Before the writes that were held. Without room for it, it is tried again in the next step.
+                self.promote_later(data);
+                match self.settle(data, now_ms) {
+                    Err(Error::Poisoned) => return Err(Error::Poisoned),
+                    Err(_) => {}
+                    Ok(()) => {
+                        self.failover = None;
+                        pause.end();
+                    }
+                }
             }
             Some(following) if following.promotes => {}
             Some(_) => {
@@ -422,11 +433,16 @@ impl Replication {
                 promoted
             }
             Some(Order::Follow(host, port)) => {
-                let followed = self.follow(data, (host, port), now_ms);
-                if followed.is_err() {
-                    self.open_again(data);
+                let Err(error) = self.follow(data, (host, port), now_ms) else { return Ok(()) };
+                self.open_again(data);
+                match &mut self.failover {
+                    // No command of the turn has asked for it.
+                    Some(failover) if !matches!(error, Error::Poisoned) => {
+                        failover.is_refused = true;
+                        Ok(())
+                    }
+                    _ => Err(error),
                 }
-                followed
             }
         }
     }

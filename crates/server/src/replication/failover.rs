@@ -16,6 +16,8 @@ pub(super) struct Failover {
     pub(super) is_forced: bool,
     /// What the replica has to hold: the last version that was written.
     pub(super) version: Option<u64>,
+    /// This server found no room, or no descriptor, to follow the replica.
+    pub(super) is_refused: bool,
 }
 
 impl Failover {

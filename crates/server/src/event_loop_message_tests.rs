@@ -70,3 +70,16 @@ fn a_monitor_sees_its_own_commands_before_their_replies() {
         }
     });
 }
+
+#[test]
+fn a_client_that_was_killed_takes_nothing_that_it_waited_for() {
+    with_loop(|event_loop, address| {
+        let [mut writer, mut popper] = clients(event_loop, address);
+        let id = answer(event_loop, &mut popper, "CLIENT ID\r\n", 1);
+        popper.write_all(b"BLPOP a 0\r\n").unwrap();
+        arrived(event_loop, 11);
+        event_loop.step().unwrap();
+        let kill = format!("CLIENT KILL ID {}\r\nRPUSH a 1\r\nLLEN a\r\n", id[1..].trim_end());
+        assert_eq!(answer(event_loop, &mut writer, &kill, 3), ":1\r\n:1\r\n:1\r\n");
+    });
+}

@@ -46,6 +46,10 @@ impl Turns<'_> {
         connection: &mut Connection,
         (db, key): (usize, &[u8]),
     ) -> Result<(), StoreError> {
+        if connection.session.closing {
+            // It was killed, and its wait ends with it.
+            return Ok(());
+        }
         let found = self.data.kind(db, key)?;
         let wants = |wait: &Wait| wait.needs_key || found == Some(wait.kind);
         let Some(wait) = connection.session.waits_for.take_if(|wait| wants(wait)) else {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::client::{Client, Running, encode, wait_until};
+use crate::differential::Redis;
 
 fn send(client: &mut Client, command: &str) {
     let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
@@ -138,6 +139,25 @@ fn a_wait_ends_with_its_time_or_by_a_client() {
     }
     waiting(&mut other, 0);
     assert_eq!(client.call("PING"), "+PONG\r\n");
+}
+
+/// As in Redis.
+#[test]
+fn a_client_that_was_killed_leaves_what_it_waited_for() {
+    let (server, redis) = (Running::start(), Redis::start());
+    for address in [Some(server.address), redis.as_ref().map(|redis| redis.address)] {
+        let Some(address) = address else { continue };
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let id = client.call("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+        send(&mut client, "BLPOP list 0");
+        waiting(&mut other, 1);
+        let commands = [format!("CLIENT KILL ID {id}"), "LPUSH list a".into(), "LLEN list".into()];
+        let words =
+            |command: &String| encode(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        other.send(&commands.iter().flat_map(words).collect::<Vec<u8>>());
+        let replies: String = commands.iter().map(|_| other.reply()).collect();
+        assert_eq!(replies, ":1\r\n:1\r\n:1\r\n", "{address}");
+    }
 }
 
 #[test]

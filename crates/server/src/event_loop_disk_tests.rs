@@ -112,6 +112,38 @@ fn a_disk_that_is_full_at_the_sync_holds_what_is_not_durable_and_refuses_writes(
     });
 }
 
+/// What a client is sent whose wait ends shows what others have removed.
+#[test]
+fn a_disk_that_is_full_holds_what_ends_a_wait() {
+    with_disk(|event_loop, address, disk| {
+        let [mut writer, mut reader, mut popper] = clients(event_loop, address);
+        let request = "XGROUP CREATE s g $ MKSTREAM\r\nRPUSH q v\r\n";
+        executed(event_loop, &mut writer, request, 2);
+        let request = "XREADGROUP GROUP g c BLOCK 0 STREAMS s >\r\n";
+        reader.write_all(request.as_bytes()).unwrap();
+        arrived(event_loop, request.len());
+        event_loop.step().unwrap();
+        fill(disk);
+        let (removal, wait) = ("DEL s q\r\n", "BLPOP q 0.001\r\n");
+        writer.write_all(removal.as_bytes()).unwrap();
+        arrived(event_loop, removal.len());
+        popper.write_all(wait.as_bytes()).unwrap();
+        arrived(event_loop, removal.len() + wait.len());
+        event_loop.step().unwrap();
+        assert!(event_loop.turns.shared.is_disk_full());
+        std::thread::sleep(Duration::from_millis(2));
+        for client in [&mut writer, &mut reader, &mut popper] {
+            held(event_loop, client, "");
+        }
+        assert_eq!(event_loop.turns.data.waiting.count(), 0);
+        disk.heal();
+        assert_eq!(replies(event_loop, &mut writer, 1), ":2\r\n");
+        let text = replies(event_loop, &mut reader, 1);
+        assert_eq!(text, "-UNBLOCKED the stream key no longer exists\r\n");
+        assert_eq!(replies(event_loop, &mut popper, 1), "*-1\r\n");
+    });
+}
+
 #[test]
 fn replies_that_were_held_are_errors_if_the_sync_fails_for_good() {
     with_disk(|event_loop, address, disk| {

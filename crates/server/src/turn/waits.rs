@@ -57,6 +57,7 @@ impl Turns<'_> {
         };
         connection.begin_turn();
         if found != Some(wait.kind) {
+            connection.session.shows_data = true;
             connection.reply.error(b"UNBLOCKED the stream key no longer exists");
             self.data.waiting.remove(token, &wait);
             self.resume(token, connection);
@@ -116,6 +117,8 @@ impl Turns<'_> {
             self.data.waiting.remove(token, &wait);
             self.end_delay(&mut connection);
             connection.begin_turn();
+            // That nothing has come, or what the server has become.
+            connection.session.shows_data = true;
             self.shared.replication.end_wait(token);
             match end {
                 WaitEnd::Due if wait.keys.is_empty() => {

@@ -13,7 +13,7 @@ pub(crate) const BLOCKS: &str = "tembo-array-blocks";
 pub(crate) const NEXT_NUMBER: &[u8] = b"";
 
 /// What the name of a snapshot begins with that keeps what clones read; the version in decimal follows.
-pub(crate) const ORIGIN_PREFIX: &str = tembo_kv::OWN_NAME_PREFIX;
+pub(crate) const ORIGIN_PREFIX: &str = tembo_kv::ORIGIN_NAME_PREFIX;
 
 /// The mark of an origin that a release without marks has written: it may be of any store.
 pub(crate) const UNMARKED: u32 = 0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use tembo_kv::{Direction, Durability, Error as StoreError, Snapshot, Store, is_own_name};
+use tembo_kv::{Direction, Durability, Error as StoreError, Snapshot, Store};
 
 use crate::Error;
 use crate::format::{LOST, NEXT_NUMBER, ORIGIN_PREFIX, UNMARKED};
@@ -70,7 +70,7 @@ pub(crate) fn drop_unused(shared: &Shared) {
 
 fn try_drop_unused(shared: &Shared) -> Result<(), Error> {
     let Shared { store, spaces, .. } = shared;
-    let is_ours = |(name, _): &(String, u64)| is_own_name(name);
+    let is_ours = |(name, _): &(String, u64)| name.starts_with(ORIGIN_PREFIX);
     if !store.snapshots().iter().any(is_ours) {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tembo_kv::is_own_name;
+use tembo_kv::{BASE_NAME, is_own_name};
 
 use crate::exit::{Exit, refuse};
 use crate::output::{Lines, print};
@@ -63,8 +63,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 /// That a snapshot's name may be given or dropped: it is none of Tembo's own.
 pub(crate) fn check_free(name: &str) -> anyhow::Result<()> {
     if is_own_name(name) {
-        let advice = "use another name; to have it dropped, remove or detach the clones";
-        let what = format!("{name:?} is a name by which Tembo keeps what clones read: {advice}");
+        let (keeps, advice) = match name {
+            BASE_NAME => ("what a replica goes back to", "let the server be whole or promoted"),
+            _ => ("what clones read", "remove or detach the clones"),
+        };
+        let what = format!(
+            "{name:?} is a name by which Tembo keeps {keeps}: use another name; to have it dropped, {advice}"
+        );
         return refuse(Exit::Usage, what);
     }
     Ok(())

@@ -25,11 +25,25 @@ pub const PIECE_SIZE_MAX: usize = 64 << 10;
 /// Longest large value, in bytes.
 pub const LARGE_VALUE_SIZE_MAX: u64 = 1 << 48;
 
-/// What the names of those snapshots begin with by which Tembo itself keeps versions: clones of devices read them.
-pub const OWN_NAME_PREFIX: &str = "tembo-array@";
+/// What the names of those snapshots begin with by which Tembo itself keeps versions for clones of devices.
+pub const ORIGIN_NAME_PREFIX: &str = "tembo-array@";
 
-/// Whether a snapshot of that name is Tembo's own ([`OWN_NAME_PREFIX`]). It is dropped when nothing needs it any more. What serves
-/// people and programs does not list such a name, and refuses to give or to drop it.
+/// The name of the snapshot by which a replica keeps the version before a change of which it has a part.
+pub const BASE_NAME: &str = "tembo-replication@base";
+
+/// Whether a snapshot of that name is Tembo's own ([`ORIGIN_NAME_PREFIX`], [`BASE_NAME`]). It is dropped when nothing needs it any
+/// more. What serves people and programs does not list such a name, and refuses to give or to drop it.
 pub fn is_own_name(name: &str) -> bool {
-    name.starts_with(OWN_NAME_PREFIX)
+    name.starts_with(ORIGIN_NAME_PREFIX) || name == BASE_NAME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_by_which_versions_are_kept_are_not_for_programs() {
+        assert!(["tembo-array@40", "tembo-replication@base"].into_iter().all(is_own_name));
+        assert!(!["tembo-monday", "tembo-replication", "base", ""].into_iter().any(is_own_name));
+    }
 }

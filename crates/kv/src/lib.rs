@@ -51,8 +51,9 @@ mod write;
 
 pub use backup::{BackupError, BackupInfo, SaveOptions, Since};
 pub use bounds::{
-    KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, LARGE_VALUE_SIZE_MAX, OWN_NAME_PREFIX, PIECE_SIZE_MAX,
-    PIECE_SIZE_MIN, PREPARED_COUNT_MAX, PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX, is_own_name,
+    BASE_NAME, KEY_SIZE_MAX, KEYSPACE_NAME_SIZE_MAX, LARGE_VALUE_SIZE_MAX, ORIGIN_NAME_PREFIX,
+    PIECE_SIZE_MAX, PIECE_SIZE_MIN, PREPARED_COUNT_MAX, PREPARED_ID_SIZE_MAX, VALUE_SIZE_MAX,
+    is_own_name,
 };
 pub use changes::{Change, Changes, Event, Readiness};
 pub use check::Check;

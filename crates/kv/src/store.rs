@@ -480,8 +480,8 @@ impl Store {
     }
 
     /// Names the visible version durably, in O(1): it can be read and rolled back to until the name
-    /// is dropped or given to another version. Synced when it returns. Names that begin with
-    /// [`OWN_NAME_PREFIX`](crate::OWN_NAME_PREFIX) are not for programs: they may be dropped at any opening.
+    /// is dropped or given to another version. Synced when it returns. Names that are Tembo's
+    /// [own](crate::is_own_name) are not for programs: they may be dropped at any opening.
     ///
     /// # Errors
     /// [`Error::SnapshotName`], [`Error::Full`]: nothing has changed. [`Error::NotDurable`]: it has the name.

@@ -28,14 +28,14 @@ fn options(disk: &SimDisk) -> Options {
     Options::new().pool(pool).background(false)
 }
 
-fn with_disk(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr, &SimDisk)) {
+pub(super) fn with_disk(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr, &SimDisk)) {
     let disk = SimDisk::default();
     let store = Store::create(Path::new(POOL), &options(&disk)).unwrap();
     with_loop_over(store, |event_loop, address| test(event_loop, address, &disk));
 }
 
 /// Whether a database would have the key if the power were lost.
-fn is_durable(disk: &SimDisk, key: &str) -> bool {
+pub(super) fn is_durable(disk: &SimDisk, key: &str) -> bool {
     let disk = disk.snapshot().after_power_loss(Chooser::new(Rest::Old));
     let store = Store::open(Path::new(POOL), &options(&disk)).unwrap();
     let space = store.keyspace("db0").unwrap();
@@ -59,13 +59,13 @@ fn replies_that_leave_before_a_long_script_show_what_is_durable() {
 }
 
 /// The log cannot be written, not even into what it keeps for this case.
-fn fill(disk: &SimDisk) {
+pub(super) fn fill(disk: &SimDisk) {
     let steps = vec!["log.write", "log.write_blocks"];
     disk.fail(Fault { failure: Failure::Full, steps, from: 1, count: u64::MAX });
 }
 
 /// Sends a request that is executed and whose reply is held.
-fn held(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str) {
+pub(super) fn held(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str) {
     client.write_all(request.as_bytes()).unwrap();
     arrived(event_loop, request.len());
     (0..5).for_each(|_| event_loop.step().unwrap());
@@ -77,7 +77,11 @@ fn held(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str) {
     client.set_nonblocking(false).unwrap();
 }
 
-fn answer(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, request: &str) -> String {
+pub(super) fn answer(
+    event_loop: &mut EventLoop<'_>,
+    client: &mut TcpStream,
+    request: &str,
+) -> String {
     client.write_all(request.as_bytes()).unwrap();
     replies(event_loop, client, 1)
 }

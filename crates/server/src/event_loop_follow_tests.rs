@@ -7,10 +7,10 @@ use super::*;
 use crate::replication::format::{Action, Entry, FrameHeader, FrameKind, HEADER_SIZE, KEYSPACE};
 
 /// The history of the primary.
-const HISTORY: &str = "0123456789012345678901234567890123456789";
+pub(super) const HISTORY: &str = "0123456789012345678901234567890123456789";
 
 /// A connection of the replica.
-struct Upstream {
+pub(super) struct Upstream {
     stream: BufReader<TcpStream>,
     /// What the replica says that it holds.
     held: Vec<String>,
@@ -18,7 +18,7 @@ struct Upstream {
 
 impl Upstream {
     /// Steps until the replica asks to be fed.
-    fn accept(event_loop: &mut EventLoop<'_>, listener: &TcpListener) -> Upstream {
+    pub(super) fn accept(event_loop: &mut EventLoop<'_>, listener: &TcpListener) -> Upstream {
         listener.set_nonblocking(true).unwrap();
         let began = Instant::now();
         let stream = loop {
@@ -48,7 +48,7 @@ impl Upstream {
         line.trim_end().to_owned()
     }
 
-    fn words(&mut self) -> Vec<String> {
+    pub(super) fn words(&mut self) -> Vec<String> {
         let count: usize = self.line()[1..].parse().unwrap();
         let word = |_| {
             self.line();
@@ -61,11 +61,11 @@ impl Upstream {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
-    fn begin(&mut self, how: &str, (history, version): (&str, u64)) {
+    pub(super) fn begin(&mut self, how: &str, (history, version): (&str, u64)) {
         self.send(format!("+{how} {history} {version}\r\n").as_bytes());
     }
 
-    fn frame(&mut self, kind: FrameKind, version: u64, changes: &[Entry<'_>]) {
+    pub(super) fn frame(&mut self, kind: FrameKind, version: u64, changes: &[Entry<'_>]) {
         let mut entries = Vec::new();
         changes.iter().for_each(|change| change.push(&mut entries));
         self.send(&FrameHeader { kind, size: entries.len() as u32, version }.encode());
@@ -74,18 +74,18 @@ impl Upstream {
 }
 
 /// A string is put.
-fn put<'a>(key: &'a str, value: &'a [u8]) -> Entry<'a> {
+pub(super) fn put<'a>(key: &'a str, value: &'a [u8]) -> Entry<'a> {
     Entry { action: Action::Put, keyspace: "db0", key: key.as_bytes(), value }
 }
 
 /// The value of a string that is kept.
-fn string(text: &str) -> Vec<u8> {
+pub(super) fn string(text: &str) -> Vec<u8> {
     let header = crate::format::Header::string(None);
     [header.as_bytes(), text.as_bytes()].concat()
 }
 
 /// Steps until the replica has reached a version.
-fn reached(event_loop: &mut EventLoop<'_>, version: u64) {
+pub(super) fn reached(event_loop: &mut EventLoop<'_>, version: u64) {
     let began = Instant::now();
     while {
         let following = event_loop.turns.shared.replication.following().unwrap();
@@ -97,7 +97,7 @@ fn reached(event_loop: &mut EventLoop<'_>, version: u64) {
 }
 
 /// A client, the primary, and its connection: the replica holds `a` and version 10.
-fn follow(
+pub(super) fn follow(
     event_loop: &mut EventLoop<'_>,
     address: SocketAddr,
 ) -> (TcpStream, TcpListener, Upstream) {
@@ -136,7 +136,7 @@ fn a_replica_names_the_version_of_the_last_change_too() {
     });
 }
 
-fn get(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, key: &str) -> String {
+pub(super) fn get(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, key: &str) -> String {
     let request = words(&["GET", key]);
     client.write_all(request.as_bytes()).unwrap();
     arrived(event_loop, request.len());
@@ -148,7 +148,7 @@ fn get(event_loop: &mut EventLoop<'_>, client: &mut TcpStream, key: &str) -> Str
 }
 
 /// The primary sends some of a change that is more than a turn takes; steps until a part of it is applied.
-fn tear(event_loop: &mut EventLoop<'_>, upstream: &mut Upstream) {
+pub(super) fn tear(event_loop: &mut EventLoop<'_>, upstream: &mut Upstream) {
     upstream.frame(FrameKind::Part, 11, &[put("a", &string("two")), put("b", &string("two"))]);
     for part in 0..9 {
         let (key, value) = (format!("part:{part}"), string(&"x".repeat(1 << 20)));
@@ -275,7 +275,7 @@ fn is_connected(event_loop: &EventLoop<'_>) -> bool {
 }
 
 /// Steps until a primary has so many replicas.
-fn has_replicas(event_loop: &mut EventLoop<'_>, count: usize) {
+pub(super) fn has_replicas(event_loop: &mut EventLoop<'_>, count: usize) {
     let began = Instant::now();
     while event_loop.turns.shared.replication.replicas.iter().count() != count {
         event_loop.step().unwrap();

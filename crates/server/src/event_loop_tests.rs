@@ -31,6 +31,8 @@ mod put_off;
 mod ranges;
 #[path = "event_loop_replica_tests.rs"]
 mod replicas;
+#[path = "event_loop_role_tests.rs"]
+mod roles;
 #[path = "event_loop_sorted_join_tests.rs"]
 mod sorted_joins;
 #[path = "event_loop_sort_tests.rs"]

@@ -144,6 +144,10 @@ fn names_that_keep_clones_readable_are_neither_shown_nor_given_nor_dropped() {
     ] {
         folder.refused(&words, 2, "keeps what clones read");
     }
+    for words in ["snapshots a.pool --drop", "backup a.pool saved --lose-clones --keep"] {
+        let words = format!("{words} tembo-replication@base");
+        folder.refused(&words, 2, "keeps what a replica goes back to");
+    }
     assert_eq!(names(&folder), before);
     folder.done("snapshots a.pool --drop monday");
     folder.done("device export a.pool copy copied");

@@ -35,7 +35,9 @@ fn drop_named(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) 
     let names = (2..args.count()).filter_map(|at| std::str::from_utf8(args.at(at)).ok());
     let names: Vec<&str> = names.collect();
     if names.iter().any(|name| is_own_name(name)) {
-        return Err("ERR such a name keeps what clones of devices read: remove the clones".into());
+        return Err("ERR such a name keeps what clones of devices read (remove the clones), or what a replica goes back \
+                    to until it is whole or promoted"
+            .into());
     }
     let store = context.data.commit_early()?;
     let mut dropped = 0;

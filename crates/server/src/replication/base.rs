@@ -2,12 +2,9 @@
 //!
 //! It has a name in the store, so that it is there after a restart too.
 
-use tembo_kv::{Error, Keyspace, Snapshot, Store};
+use tembo_kv::{BASE_NAME, Error, Keyspace, Snapshot, Store};
 
 use crate::replication::format::{Content, PLACE_KEY, Place};
-
-/// The name of the snapshot.
-const NAME: &str = "tembo-replication@base";
 
 /// The version, while the store is within such a change.
 pub(crate) struct Base(Option<Snapshot>);
@@ -17,7 +14,7 @@ impl Base {
     pub(crate) fn find(store: &Store, place: &Place) -> Base {
         // A full synchronisation has no way back.
         let is_within = place.content == Content::Incomplete && !place.source.is_empty();
-        Base(if is_within { store.snapshot_named(NAME).ok() } else { None })
+        Base(if is_within { store.snapshot_named(BASE_NAME).ok() } else { None })
     }
 
     /// The version of that history which the store holds with it; `None`: there is none, or it is of another one.
@@ -39,7 +36,7 @@ impl Base {
     /// Those of the store.
     pub(crate) fn keep(&mut self, store: &Store) -> Result<(), Error> {
         let snapshot = store.snapshot()?;
-        match store.name_snapshot(NAME, &snapshot) {
+        match store.name_snapshot(BASE_NAME, &snapshot) {
             // All names are in use: then it is kept until the server ends.
             Ok(()) | Err(Error::SnapshotName { .. }) => {}
             Err(error) => return Err(error),
@@ -72,8 +69,8 @@ impl Base {
 
 /// Drops the name, if there is one: a crash may have left it.
 pub(crate) fn forget_name(store: &Store) {
-    if store.snapshots().iter().any(|(name, _)| name == NAME) {
+    if store.snapshots().iter().any(|(name, _)| name == BASE_NAME) {
         // One that stays keeps space in use until the next opening, and nothing else.
-        let _ = store.drop_snapshot(NAME);
+        let _ = store.drop_snapshot(BASE_NAME);
     }
 }

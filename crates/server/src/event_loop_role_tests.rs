@@ -1,6 +1,6 @@
 //! Turns stepped by hand: how a replica changes its role, and what it goes back to then.
 
-use super::following::{follow, tear};
+use super::following::{follow, get, tear};
 use super::*;
 
 #[test]
@@ -12,5 +12,24 @@ fn what_a_replica_goes_back_to_is_in_no_list_of_snapshots() {
         assert_eq!(store.snapshots().len(), 1);
         client.write_all(b"TEMBO.SNAPSHOT LIST\r\n").unwrap();
         assert_eq!(replies(event_loop, &mut client, 1), "*0\r\n");
+    });
+}
+
+/// The store was cleared.
+#[test]
+fn a_replica_goes_back_without_a_name_too_when_it_was_to_follow_another() {
+    let store = Store::volatile(&Options::new()).unwrap();
+    with_loop_over(store.clone(), |event_loop, address| {
+        let (mut client, _listener, mut upstream) = follow(event_loop, address);
+        // All names are in use then.
+        let named = (0..).map(|number| store.save_snapshot(&format!("name:{number}")));
+        assert_eq!(named.take_while(Result::is_ok).count(), 64);
+        tear(event_loop, &mut upstream);
+        // No server listens there.
+        executed(event_loop, &mut client, "REPLICAOF 127.0.0.1 1\r\n", 1);
+        assert_eq!(event_loop.turns.shared.replication.offset(0), 10);
+        executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
+        assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
+        assert_eq!(get(event_loop, &mut client, "b"), "$-1\r\n");
     });
 }

@@ -475,8 +475,11 @@ impl Replication {
         };
         let asked = self.place.asked.clone();
         let place = Place { primary: Some(primary), asked, ..place };
-        let followed = self.start(data, place.clone(), now_ms)?;
+        let mut followed = self.start(data, place.clone(), now_ms)?;
         in_force(self.note(data.store(), &place))?;
+        if let Some(before) = &mut self.following {
+            followed.take_over(before);
+        }
         self.install(data, followed, now_ms);
         Ok(())
     }

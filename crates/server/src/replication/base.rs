@@ -17,6 +17,16 @@ impl Base {
         Base(if is_within { store.snapshot_named(BASE_NAME).ok() } else { None })
     }
 
+    /// Whether there is a way back.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The same, which is here no more.
+    pub(crate) fn take(&mut self) -> Base {
+        Base(self.0.take())
+    }
+
     /// The version of that history which the store holds with it; `None`: there is none, or it is of another one.
     pub(crate) fn held(&self, own: Keyspace, source: &str) -> Option<u64> {
         let record = self.0.as_ref()?.get(own, PLACE_KEY).ok()??;

@@ -168,6 +168,13 @@ impl Following {
         })
     }
 
+    /// Takes over the way back of what was followed before: it has no name if all were in use.
+    pub(crate) fn take_over(&mut self, before: &mut Following) {
+        if self.is_torn() && !self.base.is_there() {
+            (self.base, self.whole) = (before.base.take(), before.whole);
+        }
+    }
+
     /// Where the store stands.
     pub(crate) fn place(&self) -> &Place {
         &self.place

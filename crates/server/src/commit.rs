@@ -135,7 +135,7 @@ pub(crate) fn commit(
 }
 
 /// Syncs what is visible, unless a moment ago the disk had no room for that; `began`: the time now.
-fn sync(store: &Store, shared: &mut Shared, began: Instant) -> Result<(), StoreError> {
+pub(crate) fn sync(store: &Store, shared: &mut Shared, began: Instant) -> Result<(), StoreError> {
     if store.durable() == store.visible() {
         shared.sync_again_ms = None;
         return Ok(());

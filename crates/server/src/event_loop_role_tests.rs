@@ -1,7 +1,9 @@
 //! Turns stepped by hand: how a replica changes its role, and what it goes back to then.
 
-use super::following::{follow, get, tear};
+use super::disks::{is_durable, with_disk};
+use super::following::{follow, get, put, string, tear};
 use super::*;
+use crate::replication::format::FrameKind;
 
 #[test]
 fn what_a_replica_goes_back_to_is_in_no_list_of_snapshots() {
@@ -31,5 +33,24 @@ fn a_replica_goes_back_without_a_name_too_when_it_was_to_follow_another() {
         executed(event_loop, &mut client, "REPLICAOF NO ONE\r\n", 1);
         assert_eq!(get(event_loop, &mut client, "a"), "$3\r\none\r\n");
         assert_eq!(get(event_loop, &mut client, "b"), "$-1\r\n");
+    });
+}
+
+#[test]
+fn what_a_replica_acknowledges_is_durable_though_the_turn_of_it_fails() {
+    with_disk(|event_loop, address, disk| {
+        let (_client, _listener, mut upstream) = follow(event_loop, address);
+        upstream.frame(FrameKind::Whole, 11, &[put("b", &string("two"))]);
+        let began = Instant::now();
+        while event_loop.turns.shared.replication.following().unwrap().place().version != 11 {
+            event_loop.follow().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it is not applied");
+        }
+        assert!(!is_durable(disk, "b"));
+        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+        event_loop.turns.run().unwrap();
+        event_loop.end_turn();
+        while upstream.words()[2] != "11" {}
+        assert!(is_durable(disk, "b"));
     });
 }

@@ -13,7 +13,7 @@ use crate::args::Kept;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
-use crate::commit::{abandon, commit, lose_effects};
+use crate::commit::{abandon, commit, lose_effects, sync};
 use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
 use crate::dispatch::dispatch;
@@ -246,11 +246,12 @@ impl<'s> Turns<'s> {
                 commit(&mut self.data, &mut self.shared, executed)
             }
         };
-        if committed.is_err() {
-            lose_effects(&mut self.shared);
-            self.shared.replication.withdraw(&mut self.data);
-        }
-        committed
+        let Err(error) = committed else { return Ok(()) };
+        lose_effects(&mut self.shared);
+        self.shared.replication.withdraw(&mut self.data);
+        // Some may have been committed earlier in the turn: replies show it, and a replica acknowledges it.
+        sync(self.data.store(), &mut self.shared, Instant::now())?;
+        Err(error)
     }
 
     /// Publishes what has expired, and goes on with what is to be evicted.

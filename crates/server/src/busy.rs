@@ -42,6 +42,7 @@ pub(crate) fn commit_earlier(context: &mut Context<'_, '_>) -> Result<(), Error>
         return Ok(());
     }
     commit(context.data, context.shared, Instant::now())?;
+    context.clients.early_commits += 1;
     if context.shared.is_disk_full() {
         return Ok(());
     }

@@ -15,6 +15,8 @@ pub(crate) struct Clients {
     slots: Vec<Slot>,
     free: Vec<u32>,
     count: usize,
+    /// How often a command has committed what the turn had written before it: see [`Connection::begin_turn`].
+    pub(crate) early_commits: u64,
 }
 
 impl Clients {

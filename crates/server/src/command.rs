@@ -2,10 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 
+use tembo_kv::Store;
+
 use crate::args::Args;
 use crate::clients::Clients;
 use crate::dataset::Dataset;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::put_off::{PutOff, PutOffCommand};
 use crate::reply::Reply;
 use crate::session::Session;
@@ -27,6 +29,17 @@ pub(crate) struct Context<'a, 's> {
     pub(crate) table: &'a Table,
     /// Is set when the server is to stop.
     pub(crate) shutdown: &'a AtomicBool,
+}
+
+impl<'s> Context<'_, 's> {
+    /// Commits in the middle of a turn, because the command needs the store itself. The replies of the turn so far stay what they
+    /// are, also if it fails.
+    pub(crate) fn commit_early(&mut self) -> Result<&'s Store, Failure> {
+        let store = self.data.commit_early()?;
+        self.shared.scripts.libraries.end_turn(true);
+        self.clients.early_commits += 1;
+        Ok(store)
+    }
 }
 
 impl Context<'_, '_> {

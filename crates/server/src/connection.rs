@@ -59,6 +59,11 @@ pub(crate) struct Connection {
     pub(crate) has_message: bool,
     /// Where this turn's replies begin, and how many commands they answer; `None` between turns.
     pub(crate) turn: Option<(usize, u32)>,
+    /// Of these, where those begin that a failure of the turn replaces, and how many commands the others answer: what they show
+    /// was committed early.
+    committed: (usize, u32),
+    /// The early commits before the replies that a failure replaces.
+    early_commits: u64,
     /// Where replies of earlier turns begin that wait for room on the disk, and how many commands they answer.
     pub(crate) held: Option<(usize, u32)>,
     /// The readiness asked of the poll: readable, writable.
@@ -88,6 +93,8 @@ impl Connection {
             prefetched: Cell::new(0),
             has_message: false,
             turn: None,
+            committed: (0, 0),
+            early_commits: 0,
             held: None,
             interest: (true, false),
             over_soft_ms: None,
@@ -95,12 +102,46 @@ impl Connection {
         }
     }
 
-    /// The replies of a turn begin here, if they have not begun.
+    /// The replies of a turn begin here, if they have not begun. If there was an early commit since, the number of which is given,
+    /// those before it stay when the turn fails.
     #[inline]
-    pub(crate) fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self, early_commits: u64) {
         if self.turn.is_none() {
-            self.turn = Some((self.reply.mark(), 0));
+            let mark = self.reply.mark();
+            (self.turn, self.committed) = (Some((mark, 0)), (mark, 0));
+            self.early_commits = early_commits;
+        } else if self.early_commits != early_commits {
+            self.keep_replies(early_commits, self.replies());
         }
+    }
+
+    /// Where the next reply begins, and how many commands of the turn were answered.
+    #[inline]
+    pub(crate) fn replies(&self) -> (usize, u32) {
+        (self.reply.mark(), self.turn.map_or(0, |(_, count)| count))
+    }
+
+    /// The number of the early commit behind which the client's last command was executed.
+    #[inline]
+    pub(crate) fn early_commits(&self) -> u64 {
+        self.early_commits
+    }
+
+    /// The turn's replies up to a place stay when it fails, since there was an early commit, the number of which is given.
+    pub(crate) fn keep_replies(&mut self, early_commits: u64, until: (usize, u32)) {
+        (self.early_commits, self.committed) = (early_commits, until);
+        self.session.changed = false;
+    }
+
+    /// Where the turn's replies begin that its failure replaces, and how many commands they answer; `None`: all stay.
+    pub(crate) fn uncommitted(&mut self, early_commits: u64) -> Option<(usize, u32)> {
+        let (_, count) = self.turn?;
+        if self.early_commits != early_commits {
+            self.keep_replies(early_commits, self.replies());
+            return None;
+        }
+        let (mark, kept) = self.committed;
+        Some((mark, count - kept))
     }
 
     /// The turn's replies so far may leave, and are not replaced any more.

@@ -122,9 +122,11 @@ pub(crate) struct Dataset<'s> {
     pub(crate) lookups: Lookups,
     /// Keys that are due are removed before they are asked for.
     pub(crate) expires_actively: bool,
-    /// The error with which the next commit fails.
+    /// The error with which a commit fails, and how many come before it.
     #[cfg(test)]
     pub(crate) fault: Option<Error>,
+    #[cfg(test)]
+    pub(crate) fault_after: usize,
 }
 
 impl<'s> Dataset<'s> {
@@ -161,6 +163,8 @@ impl<'s> Dataset<'s> {
             expires_actively: true,
             #[cfg(test)]
             fault: None,
+            #[cfg(test)]
+            fault_after: 0,
         }
     }
 
@@ -353,7 +357,9 @@ impl<'s> Dataset<'s> {
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         self.assembled = Vec::new();
         #[cfg(test)]
-        if let Some(error) = self.fault.take() {
+        if self.fault.is_some() && self.fault_after > 0 {
+            self.fault_after -= 1;
+        } else if let Some(error) = self.fault.take() {
             return Err(error);
         }
         self.write_back()?;

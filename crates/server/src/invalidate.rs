@@ -138,14 +138,15 @@ fn with(
         act(session, reply);
         return true;
     }
+    let early_commits = clients.early_commits;
     let Some(connection) = clients.get_mut(token).filter(|connection| !connection.session.closing)
     else {
         return false;
     };
     if connection.turn.is_none() {
-        connection.begin_turn();
         shared.pubsub.touch(token);
     }
+    connection.begin_turn(early_commits);
     connection.has_message = true;
     act(&mut connection.session, &mut connection.reply);
     true

@@ -155,15 +155,16 @@ impl PubSub {
     }
 
     fn send(&mut self, clients: &mut Clients, message: &Message, to: &[Token]) -> usize {
+        let early_commits = clients.early_commits;
         for &token in to {
             let Some(connection) = clients.get_mut(token) else {
                 self.own.push((token, message.clone()));
                 continue;
             };
             if connection.turn.is_none() {
-                connection.begin_turn();
                 self.touched.push(token);
             }
+            connection.begin_turn(early_commits);
             connection.has_message = true;
             let bytes = message.bytes(connection.session.resp3);
             connection.reply.raw(bytes);

@@ -412,7 +412,7 @@ impl<'s> Turns<'s> {
                 Ok(Parsed::Nothing) => connection.finish_command(),
                 Ok(Parsed::Incomplete | Parsed::Long) => return Ok(Executed::All),
                 Err(error) => {
-                    connection.begin_turn();
+                    connection.begin_turn(self.clients.early_commits);
                     let text = format!("ERR Protocol error: {}", error.0);
                     connection.reply.error(text.as_bytes());
                     count_reply(connection);
@@ -441,7 +441,7 @@ impl<'s> Turns<'s> {
         connection: &mut Connection,
         budget: &mut Budget,
     ) -> Result<Executed, StoreError> {
-        connection.begin_turn();
+        connection.begin_turn(self.clients.early_commits);
         connection.session.shows_data = true;
         if self.shared.pause.holds(self.shared.clock.steady_ms, true) {
             self.wait_for_pause(connection.session.token);
@@ -469,7 +469,7 @@ impl<'s> Turns<'s> {
     /// Executes the command just parsed.
     #[inline]
     fn execute_one(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
-        connection.begin_turn();
+        connection.begin_turn(self.clients.early_commits);
         self.dispatch_one(connection, None)
     }
 
@@ -480,6 +480,7 @@ impl<'s> Turns<'s> {
         connection: &mut Connection,
         kept: Option<&Kept>,
     ) -> Result<(), StoreError> {
+        let before = connection.replies();
         let Connection { session, reply, parser, input, start, .. } = connection;
         let args = match kept {
             Some(kept) => kept.args(),
@@ -493,6 +494,11 @@ impl<'s> Turns<'s> {
             count_reply(connection);
         } else {
             session.replies = session.replies.after_command();
+        }
+        if connection.early_commits() != self.clients.early_commits {
+            // What the command has written since is lost if the turn fails, and its reply with it.
+            let until = if self.data.has_written() { before } else { connection.replies() };
+            connection.keep_replies(self.clients.early_commits, until);
         }
         done
     }
@@ -527,7 +533,7 @@ impl<'s> Turns<'s> {
     /// Executes the command that CLIENT PAUSE has held.
     fn execute_postponed(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
         let Some(kept) = connection.session.postponed.take() else { return Ok(()) };
-        connection.begin_turn();
+        connection.begin_turn(self.clients.early_commits);
         self.dispatch_one(connection, Some(&kept))
     }
 
@@ -543,7 +549,10 @@ impl<'s> Turns<'s> {
         }
         for &token in &served {
             let Some(mut connection) = self.clients.take(token) else { continue };
-            let lost = if is_poisoned { connection.unsent_turns() } else { connection.turn };
+            let lost = match is_poisoned {
+                true => connection.unsent_turns(),
+                false => connection.uncommitted(self.clients.early_commits),
+            };
             if let (Err(error), Some((mark, count))) = (&committed, lost) {
                 // A command that is not replied to yet has an error for a reply, too.
                 let is_put_off = self.give_up(&mut connection.session);

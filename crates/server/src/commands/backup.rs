@@ -77,7 +77,7 @@ fn cancel(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> O
         2 if context.shared.backups.cancel() => {}
         2 => return Err("ERR no backup is under way".into()),
         3 => {
-            let store = context.data.commit_early()?;
+            let store = context.commit_early()?;
             context.shared.backups.forget(store, args.at(2))?;
         }
         _ => return Err(SYNTAX.into()),

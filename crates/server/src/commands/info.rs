@@ -44,7 +44,7 @@ const LONG: [&str; 2] = ["Commandstats", "Latencystats"];
 fn info(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
     // Within EXEC nothing may be committed: there the report of the last tick is shown.
     if !context.session.executing {
-        let store = context.data.commit_early()?;
+        let store = context.commit_early()?;
         context.shared.take_report(store);
     }
     let all = (1..args.count()).any(|at| args.is(at, "ALL") || args.is(at, "EVERYTHING"));

@@ -33,7 +33,7 @@ fn keys(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Out
     let from = Bound::Included(&prefix[..]);
     context.data.scan(db, from, Direction::Forward, &mut |key, _| search.visit(key))?;
     if search.is_paused() {
-        let snapshot = context.data.commit_early()?.snapshot()?;
+        let snapshot = context.commit_early()?.snapshot()?;
         search.go_on_in(snapshot, context.data.space(db));
         context.put_off(PutOff::Keys(search));
     } else {

@@ -84,7 +84,7 @@ pub(super) fn list_part((head, in_strips): (Spread, bool), range: &Range<u64>) -
 
 /// A snapshot of all that was written so far, and the keyspace of the elements of the client's database.
 pub(super) fn snapshot(context: &mut Context<'_, '_>) -> Result<(Snapshot, Keyspace), Failure> {
-    let snapshot = context.data.commit_early()?.snapshot()?;
+    let snapshot = context.commit_early()?.snapshot()?;
     Ok((snapshot, context.data.spaces.elements[context.session.db]))
 }
 

@@ -97,7 +97,7 @@ fn migrate(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> 
         reply.simple("NOKEY");
         return Ok(());
     }
-    let store = context.data.commit_early()?;
+    let store = context.commit_early()?;
     store.sync().map_err(|error| match error {
         // It is visible, and the turn is synced when there is room.
         tembo_kv::Error::NotDurable(_) => DISK_FULL.into(),

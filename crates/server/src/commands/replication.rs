@@ -51,9 +51,10 @@ fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -
 /// Does at once what was asked for; within EXEC nothing may be committed, and the end of the turn does it.
 pub(super) fn settle(context: &mut Context<'_, '_>) -> Outcome {
     if !context.session.executing {
-        context.data.commit_early()?;
+        context.commit_early()?;
         let now_ms = context.shared.clock.steady_ms;
-        context.shared.replication.settle(context.data, now_ms).map_err(Failure::Turn)?;
+        // Nothing of the turn is open: if it is refused, so is this command alone.
+        context.shared.replication.settle(context.data, now_ms)?;
     }
     Ok(())
 }
@@ -195,7 +196,8 @@ fn count_or_wait(
         let goal = Goal { version: session.wait_goal.version, place, durably };
         return Ok(Some(shared.replication.count(goal)));
     }
-    let version = context.data.commit_early()?.visible();
+    let version = context.commit_early()?.visible();
+    let (session, shared) = (&mut *context.session, &mut *context.shared);
     let place = place + shared.propagation.size() as u64;
     let goal = Goal { version, place, durably };
     let count = shared.replication.count(goal);

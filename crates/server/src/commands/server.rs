@@ -44,7 +44,7 @@ fn flushall(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
 
 /// Names the current version durably, in constant time: nothing is copied.
 fn save(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcome {
-    let store = context.data.commit_early()?;
+    let store = context.commit_early()?;
     store.save_snapshot("save").map_err(Failure::Store)?;
     context.shared.saved_s = context.shared.clock.wall_s();
     context.shared.stats.changes = 0;

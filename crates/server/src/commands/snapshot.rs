@@ -39,7 +39,7 @@ fn drop_named(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) 
                     to until it is whole or promoted"
             .into());
     }
-    let store = context.data.commit_early()?;
+    let store = context.commit_early()?;
     let mut dropped = 0;
     for name in names {
         dropped += i64::from(store.drop_snapshot(name).map_err(Failure::Store)?);

@@ -34,7 +34,7 @@ impl Turns<'_> {
             connection.session.put_off = Some(put_off);
             return Ok(false);
         }
-        connection.begin_turn();
+        connection.begin_turn(self.clients.early_commits);
         let is_changed = self.release(&put_off);
         if advanced.is_ok() && put_off.sources().is_some() {
             put_off.went_on(self.shared.observed.end_command(began));

@@ -55,7 +55,7 @@ impl Turns<'_> {
         let Some(wait) = connection.session.waits_for.take_if(|wait| wants(wait)) else {
             return Ok(());
         };
-        connection.begin_turn();
+        connection.begin_turn(self.clients.early_commits);
         if found != Some(wait.kind) {
             connection.session.shows_data = true;
             connection.reply.error(b"UNBLOCKED the stream key no longer exists");
@@ -116,7 +116,7 @@ impl Turns<'_> {
         if let Some(wait) = connection.session.waits_for.take() {
             self.data.waiting.remove(token, &wait);
             self.end_delay(&mut connection);
-            connection.begin_turn();
+            connection.begin_turn(self.clients.early_commits);
             // That nothing has come, or what the server has become.
             connection.session.shows_data = true;
             self.shared.replication.end_wait(token);

@@ -11,6 +11,7 @@ use crate::connection::{Connection, Read};
 use crate::dispatch::{dispatch, lookup, reject};
 use crate::face::Face;
 use crate::parse::{Limits, Parsed};
+use crate::session::Replies;
 use crate::token::Token;
 use crate::welcome::{LISTENER, welcome};
 
@@ -58,7 +59,9 @@ pub(crate) fn reply_to_earlier(context: &mut Context<'_, '_>) {
     let is_unsynced = context.data.is_unsynced();
     let now_ms = context.shared.clock.steady_ms;
     for (token, connection) in context.clients.iter_mut() {
-        if !(is_unsynced && connection.has_message) && connection.reply.waiting() > 0 {
+        // Of one that wants no replies none waits.
+        let was_served = connection.turn.is_some() || connection.reply.waiting() > 0;
+        if !(is_unsynced && connection.has_message) && was_served {
             connection.end_turn();
             send(&mut context.shared.killed, (token, connection), now_ms);
         }
@@ -166,7 +169,14 @@ fn serve_one(
                 } else {
                     dispatch(&mut other, args, reply)
                 };
-                context.shared.pubsub.deliver_own(&connection.session, &mut connection.reply, mark);
+                let Connection { session, reply, .. } = &mut *connection;
+                if session.replies != Replies::On {
+                    reply.truncate(mark);
+                    if !session.has_to_wait() {
+                        session.replies = session.replies.after_command();
+                    }
+                }
+                context.shared.pubsub.deliver_own(session, reply, mark);
                 connection.finish_command();
                 done?;
             }

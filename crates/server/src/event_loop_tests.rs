@@ -737,6 +737,24 @@ fn replies_to_others_of_its_turn_do_not_wait_for_a_script_that_does_not_end() {
 }
 
 #[test]
+fn a_client_that_wants_no_replies_gets_none_beside_a_script() {
+    with_loop(|event_loop, address| {
+        let [mut first, mut client] = clients(event_loop, address);
+        let script = (&mut client, "while true do end");
+        beside_a_script(event_loop, (&mut first, "CLIENT REPLY OFF\r\n"), script, |first| {
+            // The script runs.
+            let mut other = connect(address);
+            other.write_all(b"PING\r\n").unwrap();
+            assert_eq!(read(&mut other, 5), "-BUSY");
+            first.write_all(b"PING\r\nSCRIPT KILL\r\n").unwrap();
+        });
+        assert!(replies(event_loop, &mut client, 1).starts_with("-ERR Script killed"));
+        first.write_all(b"CLIENT REPLY ON\r\nPING\r\n").unwrap();
+        assert_eq!(replies(event_loop, &mut first, 2), "+OK\r\n+PONG\r\n");
+    });
+}
+
+#[test]
 fn what_a_script_has_published_waits_for_its_commit() {
     with_loop(|event_loop, address| {
         let [mut subscriber, mut client] = clients(event_loop, address);

@@ -490,10 +490,8 @@ impl<'s> Turns<'s> {
             .execute_by((&mut *session, reply), |context, reply| dispatch(context, args, reply));
         if session.has_to_wait() || session.put_off.is_some() {
             // It will be replied to later.
-        } else if session.replies == Replies::On {
-            count_reply(connection);
         } else {
-            session.replies = session.replies.after_command();
+            count_command(connection);
         }
         if connection.early_commits() != self.clients.early_commits {
             // What the command has written since is lost if the turn fails, and its reply with it.
@@ -723,6 +721,15 @@ fn invalidate_changed(
 fn count_reply(connection: &mut Connection) {
     if let Some((_, count)) = &mut connection.turn {
         *count += 1;
+    }
+}
+
+/// The command is replied to, unless the client wants no reply.
+#[inline]
+fn count_command(connection: &mut Connection) {
+    match connection.session.replies {
+        Replies::On => count_reply(connection),
+        other => connection.session.replies = other.after_command(),
     }
 }
 

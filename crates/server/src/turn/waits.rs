@@ -2,13 +2,14 @@
 
 use tembo_kv::Error as StoreError;
 
-use super::{Turns, count_reply};
+use super::{Turns, count_command};
 use crate::args::Args;
 use crate::connection::Connection;
 use crate::dispatch::execute_queued;
 use crate::failure::DEMOTED;
 use crate::notify::expire_key;
-use crate::session::Session;
+use crate::reply::Reply;
+use crate::session::{Replies, Session};
 use crate::token::Token;
 use crate::waiting::{Wait, WaitEnd};
 
@@ -58,7 +59,8 @@ impl Turns<'_> {
         connection.begin_turn(self.clients.early_commits);
         if found != Some(wait.kind) {
             connection.session.shows_data = true;
-            connection.reply.error(b"UNBLOCKED the stream key no longer exists");
+            let text = b"UNBLOCKED the stream key no longer exists";
+            reply_if_wanted(connection, |reply| reply.error(text));
             self.data.waiting.remove(token, &wait);
             self.resume(token, connection);
             return Ok(());
@@ -88,7 +90,7 @@ impl Turns<'_> {
 
     /// The client was replied to, and its next commands can be executed.
     fn resume(&mut self, token: Token, connection: &mut Connection) {
-        count_reply(connection);
+        count_command(connection);
         connection.stopped = connection.has_more();
         self.served.push(token);
     }
@@ -124,12 +126,13 @@ impl Turns<'_> {
                 WaitEnd::Due if wait.keys.is_empty() => {
                     self.end_wait_for_replicas(&mut connection, &wait);
                 }
-                WaitEnd::Due => connection.reply.null_array(),
+                WaitEnd::Due => reply_if_wanted(&mut connection, Reply::null_array),
                 WaitEnd::Unblocked => {
-                    connection.reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                    let text = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                    reply_if_wanted(&mut connection, |reply| reply.error(text));
                 }
                 WaitEnd::Demoted => {
-                    connection.reply.error(DEMOTED.as_bytes());
+                    reply_if_wanted(&mut connection, |reply| reply.error(DEMOTED.as_bytes()));
                     connection.session.closing = true;
                 }
             }
@@ -151,5 +154,12 @@ impl Turns<'_> {
         // The command only counts, and writes nothing.
         let _ = self.execute_kept(connection, wait.command.args());
         connection.session.served = None;
+    }
+}
+
+/// Replies to a command that has waited, unless the client wants no reply.
+fn reply_if_wanted(connection: &mut Connection, reply: impl FnOnce(&mut Reply)) {
+    if connection.session.replies == Replies::On {
+        reply(&mut connection.reply);
     }
 }

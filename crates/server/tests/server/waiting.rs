@@ -143,6 +143,37 @@ fn a_wait_ends_with_its_time_or_by_a_client() {
 
 /// As in Redis.
 #[test]
+fn commands_that_wait_are_not_replied_to_where_no_reply_is_wanted() {
+    let (server, redis) = (Running::start(), Redis::start());
+    for address in [Some(server.address), redis.as_ref().map(|redis| redis.address)] {
+        let Some(address) = address else { continue };
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let id = client.call("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+        send(&mut client, "CLIENT REPLY SKIP");
+        send(&mut client, "BLPOP list 0.01");
+        assert_eq!(client.call("PING"), "+PONG\r\n", "{address}");
+        send(&mut client, "CLIENT REPLY SKIP");
+        for end in [format!("CLIENT UNBLOCK {id} ERROR"), "LPUSH list a".into()] {
+            send(&mut client, "BLPOP list 0");
+            waiting(&mut other, 1);
+            assert_eq!(other.call(&end), ":1\r\n");
+            waiting(&mut other, 0);
+            assert_eq!(client.call("PING"), "+PONG\r\n", "{address} {end}");
+            send(&mut client, "CLIENT REPLY SKIP");
+        }
+        send(&mut client, "PING");
+        send(&mut client, "CLIENT REPLY OFF");
+        send(&mut client, "BLPOP list 0");
+        send(&mut client, "WAIT 1 1");
+        waiting(&mut other, 1);
+        assert_eq!(other.call("LPUSH list b"), ":1\r\n");
+        assert_eq!(client.call("CLIENT REPLY ON"), "+OK\r\n", "{address}");
+        assert_eq!(other.call("EXISTS list"), ":0\r\n");
+    }
+}
+
+/// As in Redis.
+#[test]
 fn a_client_that_was_killed_leaves_what_it_waited_for() {
     let (server, redis) = (Running::start(), Redis::start());
     for address in [Some(server.address), redis.as_ref().map(|redis| redis.address)] {

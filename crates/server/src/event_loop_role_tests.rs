@@ -1,7 +1,7 @@
 //! Turns stepped by hand: how a replica changes its role, and what it goes back to then.
 
-use super::disks::{is_durable, with_disk};
-use super::following::{follow, get, put, string, tear};
+use super::disks::{self, is_durable, with_disk};
+use super::following::{follow, get, put, reached, string, tear};
 use super::*;
 use crate::replication::format::FrameKind;
 
@@ -51,6 +51,33 @@ fn what_a_replica_acknowledges_is_durable_though_the_turn_of_it_fails() {
         event_loop.turns.run().unwrap();
         event_loop.end_turn();
         while upstream.words()[2] != "11" {}
+        assert!(is_durable(disk, "b"));
+    });
+}
+
+/// Sentinel prefers the replica with the highest offset.
+#[test]
+fn a_replica_on_a_full_disk_shows_the_offset_of_what_is_durable() {
+    with_disk(|event_loop, address, disk| {
+        let (mut client, _listener, mut upstream) = follow(event_loop, address);
+        event_loop.step().unwrap();
+        disks::fill(disk);
+        upstream.frame(FrameKind::Whole, 11, &[put("b", &string("two"))]);
+        reached(event_loop, 11);
+        assert!(event_loop.turns.shared.is_disk_full() && !is_durable(disk, "b"));
+        for (version, is_full) in [(10, true), (11, false)] {
+            client.write_all(b"ROLE\r\n").unwrap();
+            let text = replies(event_loop, &mut client, 9);
+            assert!(text.ends_with(&format!("connected\r\n:{version}\r\n")), "{text}");
+            assert_eq!(event_loop.turns.shared.replication.offset(0), version);
+            assert_eq!(event_loop.turns.shared.is_disk_full(), is_full);
+            disk.heal();
+            let began = Instant::now();
+            while event_loop.turns.shared.is_disk_full() {
+                event_loop.step().unwrap();
+                assert!(began.elapsed() < PATIENCE, "it finds no room");
+            }
+        }
         assert!(is_durable(disk, "b"));
     });
 }

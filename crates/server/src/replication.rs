@@ -179,7 +179,7 @@ impl Replication {
     /// Versions are offsets where there are or were replicas; else the offset is 0, as Redis's is.
     pub(crate) fn offset(&self, durable: u64) -> u64 {
         match &self.following {
-            Some(following) => following.version(),
+            Some(following) => following.shown_version(),
             None if self.replicas_ms.is_some() => durable,
             None => 0,
         }

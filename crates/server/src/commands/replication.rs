@@ -68,7 +68,7 @@ fn role(context: &mut Context<'_, '_>, _: Args<'_>, reply: &mut Reply) -> Outcom
         reply.integer(i64::from(following.primary.1));
         reply.bulk(following.stage.name().as_bytes());
         let is_known = following.stage == Stage::Connected;
-        reply.integer(if is_known { following.version() as i64 } else { -1 });
+        reply.integer(if is_known { following.shown_version() as i64 } else { -1 });
         return Ok(());
     }
     let online: Vec<Follower<'_>> =

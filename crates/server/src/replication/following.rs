@@ -85,6 +85,8 @@ pub(crate) struct Following {
     place: Place,
     /// While the store is not whole: the version of the primary that it goes back to; 0: there is none.
     whole: u64,
+    /// What [`Following::version`] was when all of it was last durable: what clients see.
+    shown: u64,
     /// The version of the last change, behind which there may be some without one: a primary that is opened again does not know
     /// of those.
     noted: Mark,
@@ -141,7 +143,7 @@ impl Following {
         if place.content == Content::Incomplete {
             gap.open(base.first_torn());
         }
-        Ok(Following {
+        let mut following = Following {
             link: Link::start(primary.clone(), wake)?,
             primary,
             stage: Stage::Connect,
@@ -152,6 +154,7 @@ impl Following {
             full_syncs: 0,
             noted: mark_of(&place),
             whole: base.held(own, &place.source).unwrap_or(0),
+            shown: 0,
             base,
             place,
             upstream: String::new(),
@@ -165,13 +168,16 @@ impl Following {
             retry_ms: 0,
             more: true,
             gap: gap.clone(),
-        })
+        };
+        following.shown = following.version();
+        Ok(following)
     }
 
     /// Takes over the way back of what was followed before: it has no name if all were in use.
     pub(crate) fn take_over(&mut self, before: &mut Following) {
         if self.is_torn() && !self.base.is_there() {
             (self.base, self.whole) = (before.base.take(), before.whole);
+            self.shown = before.shown;
         }
     }
 
@@ -512,8 +518,14 @@ impl Following {
         if self.is_torn() { self.whole } else { self.place.version }
     }
 
-    /// Acknowledges what is durable: at the end of a turn.
+    /// The same, of what is durable.
+    pub(crate) fn shown_version(&self) -> u64 {
+        self.shown
+    }
+
+    /// Acknowledges what is durable, and shows it from here on: at the end of a turn.
     pub(crate) fn end_turn(&mut self, now_ms: u64) {
+        self.shown = self.version();
         let is_due = now_ms >= self.acknowledged_ms + ACKNOWLEDGE_MS;
         if (self.acknowledge || is_due) && matches!(self.stage, Stage::Connected | Stage::Sync) {
             (self.acknowledge, self.acknowledged_ms) = (false, now_ms);

@@ -37,6 +37,7 @@ impl<'s> Context<'_, 's> {
     pub(crate) fn commit_early(&mut self) -> Result<&'s Store, Failure> {
         let store = self.data.commit_early()?;
         self.shared.scripts.libraries.end_turn(true);
+        self.shared.replication.commit_turn();
         self.clients.early_commits += 1;
         Ok(store)
     }

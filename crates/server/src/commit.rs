@@ -97,6 +97,7 @@ pub(crate) fn commit(
         data.abandon();
         return Err(error);
     }
+    shared.replication.commit_turn();
     if has_written {
         let committed = Instant::now();
         shared.latency.record(Stage::Commit, committed.duration_since(began));
@@ -118,7 +119,7 @@ pub(crate) fn commit(
     if shared.propagation.is_on {
         send_effects(shared);
     }
-    shared.replication.settle(data, shared.clock.steady_ms)?;
+    settle(data, shared)?;
     // What it has changed may have found the disk full.
     sync(store, shared, began)?;
     if shared.replication.following().is_some() {
@@ -134,8 +135,31 @@ pub(crate) fn commit(
     Ok(())
 }
 
+/// Syncs what was committed earlier in a turn that has failed: replies show it, and a replica acknowledges it.
+pub(crate) fn end_failed(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), StoreError> {
+    sync(data.store(), shared, Instant::now())?;
+    if shared.is_disk_full() {
+        return Ok(());
+    }
+    settle(data, shared)?;
+    sync(data.store(), shared, Instant::now())
+}
+
+/// Does what REPLICAOF has asked for within EXEC. If that is refused, the client is sent an error in the place of its replies.
+fn settle(data: &mut Dataset<'_>, shared: &mut Shared) -> Result<(), StoreError> {
+    let client = shared.replication.asked_by();
+    match shared.replication.settle(data, shared.clock.steady_ms) {
+        Err(StoreError::Poisoned) => Err(StoreError::Poisoned),
+        Err(error) => {
+            shared.refused = client.map(|client| (client, error));
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Syncs what is visible, unless a moment ago the disk had no room for that; `began`: the time now.
-pub(crate) fn sync(store: &Store, shared: &mut Shared, began: Instant) -> Result<(), StoreError> {
+fn sync(store: &Store, shared: &mut Shared, began: Instant) -> Result<(), StoreError> {
     if store.durable() == store.visible() {
         shared.sync_again_ms = None;
         return Ok(());

@@ -81,3 +81,41 @@ fn a_replica_on_a_full_disk_shows_the_offset_of_what_is_durable() {
         assert!(is_durable(disk, "b"));
     });
 }
+
+/// All clients of the turn had the error, or the client was replied to with the success.
+#[test]
+fn a_transaction_whose_change_of_role_is_refused_at_the_end_of_the_turn_is_an_error_alone() {
+    let order = "MULTI\r\nREPLICAOF NO ONE\r\n";
+    for is_full in [false, true] {
+        with_disk(|event_loop, address, disk| {
+            let (mut client, _listener, mut upstream) = follow(event_loop, address);
+            let [mut other] = clients(event_loop, address);
+            tear(event_loop, &mut upstream);
+            // It keeps the store from going back.
+            let snapshot = event_loop.turns.data.store().snapshot().unwrap();
+            executed(event_loop, &mut client, order, 2);
+            if is_full {
+                disks::fill(disk);
+                upstream.frame(FrameKind::Part, 11, &[put("c", &string("two"))]);
+                let began = Instant::now();
+                while !event_loop.turns.shared.is_disk_full() {
+                    event_loop.step().unwrap();
+                    assert!(began.elapsed() < PATIENCE, "the disk is not full");
+                }
+                disks::held(event_loop, &mut client, "EXEC\r\n");
+                disk.heal();
+            } else {
+                client.write_all(b"EXEC\r\n").unwrap();
+                other.write_all(b"PING\r\n").unwrap();
+                arrived(event_loop, 12);
+                assert_eq!(replies(event_loop, &mut other, 1), "+PONG\r\n");
+            }
+            let text = replies(event_loop, &mut client, 1);
+            assert!(text.starts_with("-ERR"), "{text}");
+            assert!(event_loop.turns.shared.replication.following().is_some());
+            drop(snapshot);
+            executed(event_loop, &mut other, "REPLICAOF NO ONE\r\n", 1);
+            assert_eq!(get(event_loop, &mut other, "a"), "$3\r\none\r\n");
+        });
+    }
+}

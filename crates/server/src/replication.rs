@@ -65,6 +65,14 @@ enum Order {
     Promote,
 }
 
+/// An order of a client, or of this server itself.
+struct Ordered {
+    order: Order,
+    client: Option<Token>,
+    /// What the turn had written is committed: a failure does not withdraw the order.
+    is_committed: bool,
+}
+
 /// How a client asks to be fed.
 enum Asked {
     /// As a server of Tembo, which holds this.
@@ -85,7 +93,7 @@ pub(crate) struct Replication {
     /// The names of the store's own history.
     histories: Histories,
     wake: Option<Arc<OwnedFd>>,
-    order: Option<Order>,
+    order: Option<Ordered>,
     candidates: Vec<Candidate>,
     following: Option<Box<Following>>,
     failover: Option<Failover>,
@@ -99,6 +107,12 @@ pub(crate) struct Replication {
     replicas_ms: Option<u64>,
     /// Seconds of the past that are kept for replicas that are away.
     retain_s: u64,
+}
+
+impl Ordered {
+    fn new(order: Order, client: Option<Token>) -> Ordered {
+        Ordered { order, client, is_committed: false }
+    }
 }
 
 /// Retains what happens from now on; the event loop gives up what is older than is wanted.
@@ -141,10 +155,11 @@ impl Replication {
             self.install(data, followed, now_ms);
         }
         if text != self.place.asked {
-            self.order = match asked {
+            let order = match asked {
                 Some((host, port)) => Some(Order::Follow(host.clone(), *port)),
                 None => self.following.as_ref().map(|_| Order::Promote),
             };
+            self.order = order.map(|order| Ordered::new(order, None));
             self.place.asked = text;
             if self.order.is_none() {
                 self.note(store, &self.place)?;
@@ -169,7 +184,7 @@ impl Replication {
 
     /// Whether a primary is followed, or is to be, and the link to it is not up.
     pub(crate) fn is_out_of_reach(&self) -> bool {
-        match (&self.order, &self.following) {
+        match (self.order.as_ref().map(|ordered| &ordered.order), &self.following) {
             (Some(Order::Follow(..)), _) => true,
             (Some(Order::Promote), _) | (None, None) => false,
             (None, Some(following)) => following.stage != Stage::Connected,
@@ -200,12 +215,17 @@ impl Replication {
     }
 
     /// Follow this primary from the end of the turn on. False if that is so already.
-    pub(crate) fn follow_later(&mut self, data: &mut Dataset<'_>, host: String, port: u16) -> bool {
+    pub(crate) fn follow_later(
+        &mut self,
+        data: &mut Dataset<'_>,
+        (host, port): (String, u16),
+        client: Option<Token>,
+    ) -> bool {
         let current = self.following.as_ref().map(|following| &following.primary);
         let is_so = self.order.is_none()
             && current.is_some_and(|(name, number)| *name == host && *number == port);
         if !is_so {
-            self.order = Some(Order::Follow(host, port));
+            self.order = Some(Ordered::new(Order::Follow(host, port), client));
             if data.access() == Access::Open {
                 data.set_access(Access::Replica);
             }
@@ -214,20 +234,39 @@ impl Replication {
     }
 
     /// Be a primary from the end of the turn on: before, no client may write, so that a version is of one history only.
-    pub(crate) fn promote_later(&mut self, data: &mut Dataset<'_>) {
+    pub(crate) fn promote_later(&mut self, data: &mut Dataset<'_>, client: Option<Token>) {
         match &self.following {
-            Some(_) => self.order = Some(Order::Promote),
-            // An order of this turn to follow another.
+            Some(_) => self.order = Some(Ordered::new(Order::Promote, client)),
+            // An order to follow another.
             None => self.withdraw(data),
         }
     }
 
-    /// What was asked for in this turn does not happen: it is withdrawn, or the turn has failed.
-    pub(crate) fn withdraw(&mut self, data: &mut Dataset<'_>) {
-        let was_to_follow = matches!(self.order.take(), Some(Order::Follow(..)));
-        if was_to_follow {
+    /// What was asked for does not happen.
+    fn withdraw(&mut self, data: &mut Dataset<'_>) {
+        let withdrawn = self.order.take().map(|ordered| ordered.order);
+        if matches!(withdrawn, Some(Order::Follow(..))) {
             self.open_again(data);
         }
+    }
+
+    /// The turn has failed: what it has asked for does not happen, unless what it had written then is committed.
+    pub(crate) fn fail_turn(&mut self, data: &mut Dataset<'_>) {
+        if self.order.as_ref().is_some_and(|ordered| !ordered.is_committed) {
+            self.withdraw(data);
+        }
+    }
+
+    /// What the turn has written so far is committed.
+    pub(crate) fn commit_turn(&mut self) {
+        if let Some(ordered) = &mut self.order {
+            ordered.is_committed = true;
+        }
+    }
+
+    /// The client that has asked for what is still to be done.
+    pub(crate) fn asked_by(&self) -> Option<Token> {
+        self.order.as_ref().and_then(|ordered| ordered.client)
     }
 
     /// Clients may write, if nothing is followed.
@@ -268,7 +307,7 @@ impl Replication {
         let was_there = self.failover.take().is_some();
         if was_there {
             pause.end();
-            self.promote_later(data);
+            self.promote_later(data, None);
         }
         was_there
     }
@@ -302,8 +341,8 @@ impl Replication {
                 if is_late && failover.is_forced {
                     chosen = chosen.or_else(|| failover.target.clone());
                 }
-                if let Some((host, port)) = chosen {
-                    self.follow_later(data, host, port);
+                if let Some(chosen) = chosen {
+                    self.follow_later(data, chosen, None);
                 } else if is_late {
                     self.abort_failover(data, pause);
                 }
@@ -311,7 +350,7 @@ impl Replication {
             // It was refused, or is not there.
             Some(following) if following.promotes && following.lost.is_some() => {
                 // Before the writes that were held. Without room for it, it is tried again in the next step.
-                self.promote_later(data);
+                self.promote_later(data, None);
                 match self.settle(data, now_ms) {
                     Err(Error::Poisoned) => return Err(Error::Poisoned),
                     Err(_) => {}
@@ -423,7 +462,7 @@ impl Replication {
     /// # Errors
     /// Those of the store.
     pub(crate) fn settle(&mut self, data: &mut Dataset<'_>, now_ms: u64) -> Result<(), Error> {
-        match self.order.take() {
+        match self.order.take().map(|ordered| ordered.order) {
             None => Ok(()),
             Some(Order::Promote) => {
                 let promoted = self.promote(data, now_ms);

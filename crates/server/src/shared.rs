@@ -108,6 +108,8 @@ pub(crate) struct Shared {
     pub(crate) released: Vec<(Token, WaitEnd)>,
     /// The disk had no room for the last sync: what is visible is not durable. When that is tried again, by the server's clock.
     pub(crate) sync_again_ms: Option<u64>,
+    /// The client of which an order to be a replica or a primary, within EXEC, was refused at the end of the turn, and why.
+    pub(crate) refused: Option<(Token, tembo_kv::Error)>,
     /// SHUTDOWN was asked for.
     pub(crate) shutdown: bool,
     random: u64,
@@ -163,6 +165,7 @@ impl Shared {
             killed: Vec::new(),
             released: Vec::new(),
             sync_again_ms: None,
+            refused: None,
             shutdown: false,
             random: seed() | 1,
         }

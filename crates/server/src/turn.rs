@@ -13,7 +13,7 @@ use crate::args::Kept;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::command::{Context, Table};
-use crate::commit::{abandon, commit, lose_effects, sync};
+use crate::commit::{abandon, commit, end_failed, lose_effects};
 use crate::connection::{Connection, Read};
 use crate::dataset::Dataset;
 use crate::dispatch::dispatch;
@@ -248,9 +248,8 @@ impl<'s> Turns<'s> {
         };
         let Err(error) = committed else { return Ok(()) };
         lose_effects(&mut self.shared);
-        self.shared.replication.withdraw(&mut self.data);
-        // Some may have been committed earlier in the turn: replies show it, and a replica acknowledges it.
-        sync(self.data.store(), &mut self.shared, Instant::now())?;
+        self.shared.replication.fail_turn(&mut self.data);
+        end_failed(&mut self.data, &mut self.shared)?;
         Err(error)
     }
 
@@ -540,6 +539,8 @@ impl<'s> Turns<'s> {
         let mut served = std::mem::take(&mut self.served);
         served.append(&mut self.shared.killed);
         served.append(&mut self.shared.pubsub.take_touched());
+        let refused = self.shared.refused.take();
+        served.extend(refused.iter().map(|(client, _)| *client));
         let is_poisoned = matches!(committed, Err(StoreError::Poisoned));
         let holds = self.shared.is_disk_full() && !is_poisoned;
         if !holds {
@@ -547,11 +548,18 @@ impl<'s> Turns<'s> {
         }
         for &token in &served {
             let Some(mut connection) = self.clients.take(token) else { continue };
-            let lost = match is_poisoned {
-                true => connection.unsent_turns(),
-                false => connection.uncommitted(self.clients.early_commits),
+            let refused = refused.as_ref().filter(|(client, _)| *client == token);
+            let (error, lost) = match (&committed, refused) {
+                (Err(error), None) if !is_poisoned => {
+                    (Some(error), connection.uncommitted(self.clients.early_commits))
+                }
+                (Ok(()), None) => (None, None),
+                (committed, refused) => {
+                    let refused = refused.map(|(_, error)| error);
+                    (committed.as_ref().err().or(refused), connection.unsent_turns())
+                }
             };
-            if let (Err(error), Some((mark, count))) = (&committed, lost) {
+            if let (Some(error), Some((mark, count))) = (error, lost) {
                 // A command that is not replied to yet has an error for a reply, too.
                 let is_put_off = self.give_up(&mut connection.session);
                 replace_replies(&mut connection, mark, count + u32::from(is_put_off), error);

@@ -25,12 +25,13 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Outcome {
+    let client = Some(context.session.token);
     let replication = &mut context.shared.replication;
     if replication.is_failing_over() {
         return Err("ERR REPLICAOF not allowed while failing over.".into());
     }
     if args.is(1, "NO") && args.is(2, "ONE") {
-        replication.promote_later(context.data);
+        replication.promote_later(context.data, client);
         reply.ok();
         return settle(context);
     }
@@ -40,7 +41,7 @@ fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -
         return Err("ERR a server that serves its pool read-only cannot be a replica".into());
     }
     let host = std::str::from_utf8(args.at(1)).map_err(|_| "ERR Invalid master host")?;
-    if replication.follow_later(context.data, host.to_owned(), port) {
+    if replication.follow_later(context.data, (host.to_owned(), port), client) {
         reply.ok();
     } else {
         reply.simple("OK Already connected to specified master");

@@ -148,6 +148,27 @@ fn a_disk_that_is_full_holds_what_ends_a_wait() {
     });
 }
 
+/// The event loop kept a processor busy until there was room.
+#[test]
+fn a_client_whose_replies_are_held_and_that_has_gone_is_disconnected() {
+    with_disk(|event_loop, address, disk| {
+        let [mut writer, mut reader] = clients(event_loop, address);
+        executed(event_loop, &mut writer, &words(&["SET", "large", &"x".repeat(1_200_000)]), 1);
+        fill(disk);
+        held(event_loop, &mut writer, "SET key value\r\n");
+        held(event_loop, &mut reader, "GET large\r\nGET large\r\n");
+        sockopt::set_socket_linger(&reader, Some(Duration::ZERO)).unwrap();
+        drop(reader);
+        let began = Instant::now();
+        while event_loop.turns.clients.count() > 1 {
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "it is still there");
+        }
+        disk.heal();
+        assert_eq!(replies(event_loop, &mut writer, 1), "+OK\r\n");
+    });
+}
+
 #[test]
 fn replies_that_were_held_are_errors_if_the_sync_fails_for_good() {
     with_disk(|event_loop, address, disk| {

@@ -16,6 +16,8 @@ pub(crate) struct Ready {
     pub(crate) readable: bool,
     /// It takes bytes.
     pub(crate) writable: bool,
+    /// It has ended in both directions.
+    pub(crate) ended: bool,
 }
 
 /// The sockets waited for.
@@ -78,6 +80,7 @@ impl Poll {
                 token: data.u64(),
                 readable: flags.intersects(epoll::EventFlags::IN | ended),
                 writable: flags.intersects(epoll::EventFlags::OUT | ended),
+                ended: flags.intersects(ended),
             }
         }));
         Ok(())

@@ -161,6 +161,18 @@ impl<'s> Turns<'s> {
     /// Notes that a client's socket is ready.
     pub(crate) fn receive(&mut self, event: Ready) {
         let token = Token::from_bits(event.token);
+        let is_stuck = |connection: &Connection| {
+            connection.held.is_some()
+                && connection.stopped
+                && connection.reply.waiting() > OUTPUT_PAUSE
+        };
+        if event.ended
+            && self.clients.get(token).is_some_and(is_stuck)
+            && let Some(connection) = self.clients.take(token)
+        {
+            // Neither a read nor a write finds out before there is room on the disk.
+            return self.end(token, connection);
+        }
         if event.writable
             && let Some(connection) = self.clients.take(token)
         {

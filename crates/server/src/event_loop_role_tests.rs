@@ -119,3 +119,25 @@ fn a_transaction_whose_change_of_role_is_refused_at_the_end_of_the_turn_is_an_er
         });
     }
 }
+
+/// At the next start it was a primary.
+#[test]
+fn a_host_with_too_long_a_name_is_refused() {
+    with_loop(|event_loop, address| {
+        let [mut client] = clients(event_loop, address);
+        for size in [256, 70_000] {
+            let host = "h".repeat(size);
+            for (request, refusal) in [
+                (["REPLICAOF", &host, "1"], "-ERR Invalid master host"),
+                (["REPLCONF", "IP-ADDRESS", &host], "-ERR REPLCONF ip-address"),
+            ] {
+                client.write_all(words(&request).as_bytes()).unwrap();
+                let text = replies(event_loop, &mut client, 1);
+                assert!(text.starts_with(refusal), "{text}");
+            }
+        }
+        assert!(event_loop.turns.shared.replication.following().is_none());
+        executed(event_loop, &mut client, &words(&["REPLICAOF", &"h".repeat(255), "1"]), 1);
+        assert!(event_loop.turns.shared.replication.following().is_some());
+    });
+}

@@ -37,6 +37,7 @@ use tembo_kv::{Durability, Error, Keyspace, Retention, Store};
 
 pub(crate) use follower::Follower;
 pub(crate) use following::{Following, Greeting, Stage};
+pub(crate) use format::HOST_SIZE_MAX;
 pub(crate) use mark::Mark;
 #[cfg(test)]
 pub(crate) use redis::RedisReplica;

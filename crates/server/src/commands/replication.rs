@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::format::Kind;
 use crate::goal::Goal;
 use crate::number::parse_integer;
-use crate::replication::{Follower, Mark, Stage};
+use crate::replication::{Follower, HOST_SIZE_MAX, Mark, Stage};
 use crate::reply::Reply;
 use crate::waiting::{Wait, WaitEnd};
 
@@ -40,7 +40,8 @@ fn replicaof(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) -
     if context.data.is_read_only() {
         return Err("ERR a server that serves its pool read-only cannot be a replica".into());
     }
-    let host = std::str::from_utf8(args.at(1)).map_err(|_| "ERR Invalid master host")?;
+    let host = std::str::from_utf8(args.at(1)).ok().filter(|host| host.len() <= HOST_SIZE_MAX);
+    let host = host.ok_or("ERR Invalid master host")?;
     if replication.follow_later(context.data, (host.to_owned(), port), client) {
         reply.ok();
     } else {
@@ -115,6 +116,10 @@ fn replconf(context: &mut Context<'_, '_>, args: Args<'_>, reply: &mut Reply) ->
             let port = u16::try_from(integer(value)?);
             context.session.replica_port = port.map_err(|_| "ERR value is out of range")?;
         } else if args.is(at, "IP-ADDRESS") {
+            if value.len() > HOST_SIZE_MAX {
+                let what = "REPLCONF ip-address provided by replica instance is too long";
+                return Err(format!("ERR {what}: {} bytes", value.len()).into());
+            }
             context.session.replica_ip = Some(String::from_utf8_lossy(value).into_owned());
         } else if args.is(at, "CAPA") {
             context.session.takes_unsized |= args.is(at + 1, "EOF");

@@ -170,6 +170,9 @@ pub(crate) enum Content {
     Incomplete,
 }
 
+/// Bytes of the name of a host: none that is longer can be found.
+pub(crate) const HOST_SIZE_MAX: usize = 255;
+
 /// Where a store stands: what it is to follow, and which version of which history it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {

@@ -169,6 +169,16 @@ fn a_client_whose_replies_are_held_and_that_has_gone_is_disconnected() {
     });
 }
 
+/// Steps until a sync has failed, as each does from here on.
+fn fail_for_good(event_loop: &mut EventLoop<'_>, disk: &SimDisk) {
+    let steps = vec!["log.write", "log.write_blocks", "log.sync"];
+    disk.fail(Fault { failure: Failure::Error, steps, from: 1, count: u64::MAX });
+    let began = Instant::now();
+    while event_loop.step().is_ok() {
+        assert!(began.elapsed() < PATIENCE, "it goes on");
+    }
+}
+
 #[test]
 fn replies_that_were_held_are_errors_if_the_sync_fails_for_good() {
     with_disk(|event_loop, address, disk| {
@@ -176,14 +186,34 @@ fn replies_that_were_held_are_errors_if_the_sync_fails_for_good() {
         fill(disk);
         held(event_loop, &mut writer, "SET key value\r\nGET key\r\n");
         held(event_loop, &mut writer, "GET key\r\n");
-        let steps = vec!["log.write", "log.write_blocks", "log.sync"];
-        disk.fail(Fault { failure: Failure::Error, steps, from: 1, count: u64::MAX });
-        let began = Instant::now();
-        while event_loop.step().is_ok() {
-            assert!(began.elapsed() < PATIENCE, "it goes on");
-        }
+        fail_for_good(event_loop, disk);
         let text = read(&mut writer, 3 * (crate::failure::POISONED.len() + 3));
         assert_eq!(text.matches("-MISCONF Tembo could not").count(), 3, "{text}");
+    });
+}
+
+#[test]
+fn a_command_put_off_that_a_failed_turn_has_ended_is_one_of_those_whose_replies_are_lost() {
+    with_disk(|event_loop, address, disk| {
+        let [mut writer, mut searcher] = clients(event_loop, address);
+        for number in 0..5000 {
+            let key = format!("key:{number:05}");
+            event_loop.turns.data.put(0, key.as_bytes(), b"v", None).unwrap();
+        }
+        event_loop.step().unwrap();
+        fill(disk);
+        held(event_loop, &mut writer, "SET key value\r\n");
+        let request = "GET key\r\nKEYS *\r\n";
+        searcher.write_all(request.as_bytes()).unwrap();
+        arrived(event_loop, request.len());
+        // KEYS commits early.
+        (event_loop.turns.data.fault_after, event_loop.turns.data.fault) =
+            (1, Some(StoreError::KeyTooLong { size: 1 }));
+        event_loop.step().unwrap();
+        assert!(event_loop.turns.data.fault.is_none());
+        fail_for_good(event_loop, disk);
+        let text = read(&mut searcher, 2 * (crate::failure::POISONED.len() + 3));
+        assert_eq!(text.matches("-MISCONF Tembo could not").count(), 2, "{text}");
     });
 }
 

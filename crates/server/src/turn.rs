@@ -575,6 +575,9 @@ impl<'s> Turns<'s> {
                 // A command that is not replied to yet has an error for a reply, too.
                 let is_put_off = self.give_up(&mut connection.session);
                 replace_replies(&mut connection, mark, count + u32::from(is_put_off), error);
+                if is_put_off {
+                    count_reply(&mut connection);
+                }
             }
             if holds && connection.shows_data() {
                 if connection.held.is_none() {

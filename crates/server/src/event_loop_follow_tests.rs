@@ -116,8 +116,15 @@ pub(super) fn follow(
 fn a_change_whose_commit_has_failed_is_asked_for_again() {
     with_loop(|event_loop, address| {
         let (_client, listener, mut upstream) = follow(event_loop, address);
-        event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
         upstream.frame(FrameKind::Whole, 11, &[put("a", &string("two"))]);
+        let began = Instant::now();
+        while event_loop.turns.shared.replication.following().unwrap().lost.is_none() {
+            // A turn before the frame comes takes it too.
+            event_loop.turns.data.fault = Some(StoreError::KeyTooLong { size: 1 });
+            event_loop.step().unwrap();
+            assert!(began.elapsed() < PATIENCE, "the frame does not come");
+        }
+        event_loop.turns.data.fault = None;
         let upstream = Upstream::accept(event_loop, &listener);
         assert_eq!(upstream.held, [HISTORY, "10"]);
     });

@@ -115,8 +115,8 @@ pub(crate) struct StoreArgs {
     /// Size beyond which the pool does not grow, as --size
     #[arg(long, value_parser = bytes::parse, default_value = "1T", value_name = "SIZE")]
     pub(crate) size_max: u64,
-    /// Size of the redo log at most, as --size, 1M or more; it begins small and grows with its use, to a quarter of
-    /// --memory (16M at least) [default: 64M]
+    /// Size of the redo log at most, as --size, 1M or more; it begins small and grows with its use, to an eighth of
+    /// --memory (8M at least) [default: 64M]
     #[arg(long, value_parser = log_size, value_name = "SIZE")]
     pub(crate) log_size: Option<u64>,
     /// Memory of the process's own: pages that differ from the pool file, side-cars, inner nodes, clients; as --size.

@@ -8,9 +8,9 @@ use tembo_pool::{Object, Pool};
 use crate::changes::{Period, VisitChanged, VisitDiffering};
 use crate::error::damaged;
 use crate::{
-    Block, Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, HashIndex, KeyChange,
-    NvTree, Op, Place, Range, Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value,
-    ValueRoom, VersionedIndex, View, Visit, VisitKey, Writer,
+    Cdds, CheckReport, DeadIntervals, Direction, Error, Forest, HashIndex, KeyChange, NvTree, Op,
+    Place, Range, Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom,
+    VersionedIndex, View, Visit, VisitKey, Writer, Written,
 };
 
 /// The indexes that there are.
@@ -303,18 +303,18 @@ impl VersionedIndex for Index {
         either!(self, index => index.apply_at(place, op, writer))
     }
 
-    fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
-        either!(self, index => index.write_blocks(puts, blocks));
+    fn write_together(&self, puts: &[(&[u8], &[u8])], written: &mut Vec<Option<Written>>) {
+        either!(self, index => index.write_together(puts, written));
     }
 
-    fn put_block(
+    fn put_written(
         &self,
         place: Place,
         put: (&[u8], &[u8]),
-        block: Block,
+        written: Written,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
-        either!(self, index => index.put_block(place, put, block, writer))
+        either!(self, index => index.put_written(place, put, written, writer))
     }
 
     #[inline(always)]

@@ -40,6 +40,6 @@ pub use retained::Retained;
 pub use stamp::{LANE_COUNT, Stamp, VERSION_MAX};
 pub use value::{Value, ValueRoom};
 pub use versioned::{
-    Block, CheckReport, Direction, KeyChange, Op, Place, Range, Retired, TreeMarker,
-    VersionedIndex, View, Visit, VisitKey, Writer,
+    CheckReport, Direction, KeyChange, Op, Place, Range, Retired, TreeMarker, VersionedIndex, View,
+    Visit, VisitKey, Writer, Written,
 };

@@ -98,9 +98,9 @@ use crate::changes::{Period, VisitChanged};
 use crate::error::damaged;
 use crate::record::expect_records;
 use crate::{
-    Block, CheckReport, DeadIntervals, Direction, Error, Forest, KeyChange, Op, Place, Range,
-    Records, Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View,
-    Visit, VisitKey, Writer,
+    CheckReport, DeadIntervals, Direction, Error, Forest, KeyChange, Op, Place, Range, Records,
+    Retained, Retired, Stamp, Ticket, TreeMarker, Value, ValueRoom, VersionedIndex, View, Visit,
+    VisitKey, Writer, Written,
 };
 
 /// An NV-Tree. See the [module](self).
@@ -388,18 +388,18 @@ impl VersionedIndex for NvTree {
         change::apply_at(&self.leaves, place, op, writer)
     }
 
-    fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
-        change::write_blocks(&self.leaves.forest, puts, blocks);
+    fn write_together(&self, puts: &[(&[u8], &[u8])], written: &mut Vec<Option<Written>>) {
+        change::write_together(&self.leaves, puts, written);
     }
 
-    fn put_block(
+    fn put_written(
         &self,
         _place: Place,
         (key, value): (&[u8], &[u8]),
-        block: Block,
+        written: Written,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
-        change::put_block(&self.leaves, key, value, block, writer)
+        change::put_written(&self.leaves, key, value, written, writer)
     }
 
     #[inline(always)]

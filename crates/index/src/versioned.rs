@@ -76,15 +76,17 @@ impl<'a> Op<'a> {
     }
 }
 
-/// A value in an object of its own, which was written before it is put: see [`VersionedIndex::write_blocks`].
+/// A value in an object of its own, which was written before it is put: see [`VersionedIndex::write_together`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct Written {
     pub(crate) object: Object,
-    /// The payload of the element that will refer to the block.
+    /// The payload of the element that will refer to it.
     pub(crate) payload: u64,
+    /// Whether it is a block; else a record.
+    pub(crate) is_block: bool,
 }
 
-impl Block {
+impl Written {
     /// The object, which nothing refers to until the value is put.
     pub fn object(self) -> Object {
         self.object
@@ -221,24 +223,24 @@ pub trait VersionedIndex: Send + Sync {
     fn apply_at(&self, place: Place, op: Op<'_>, writer: &mut Writer<'_>) -> Result<bool, Error>;
 
     /// Writes some of these values, each of which will be put under its key next, into objects of their own, if that is less work
-    /// than to write one by one: adds to `blocks` one or `None` for each. A block that is not [put](VersionedIndex::put_block)
+    /// than to write one by one: adds to `written` one or `None` for each. What is not [put](VersionedIndex::put_written)
     /// belongs to the caller, which frees it as one that was never used.
     ///
     /// Durability point: none; they are durable after the caller's next fence.
-    fn write_blocks(&self, puts: &[(&[u8], &[u8])], blocks: &mut Vec<Option<Block>>) {
-        blocks.resize(blocks.len() + puts.len(), None);
+    fn write_together(&self, puts: &[(&[u8], &[u8])], written: &mut Vec<Option<Written>>) {
+        written.resize(written.len() + puts.len(), None);
     }
 
-    /// As `apply_at`, puts a value that was written with [`write_blocks`](VersionedIndex::write_blocks), by the same thread and
-    /// since its last fence. The block does not belong to the caller any more, not even after an error.
-    fn put_block(
+    /// As `apply_at`, puts a value that was written with [`write_together`](VersionedIndex::write_together), by the same thread.
+    /// It does not belong to the caller any more, not even after an error.
+    fn put_written(
         &self,
         place: Place,
         (key, value): (&[u8], &[u8]),
-        _block: Block,
+        _written: Written,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
-        // An index that writes no blocks gets none.
+        // An index that writes none gets none.
         self.apply_at(place, Op::Put { key, value: &[value] }, writer)
     }
 

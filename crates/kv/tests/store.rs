@@ -232,7 +232,7 @@ fn is_larger_than_its_memory(kind: IndexKind) {
         }
     }
     let report = store.report();
-    assert!(report.pool_bytes > 20 << 20, "{report:?}");
+    assert!(report.pool_bytes > 16 << 20, "{report:?}");
     // What a log of 1 MiB holds may come on top while a checkpoint is under way.
     assert!(private_max < 8 << 20, "{private_max} bytes were private");
     let snapshot = store.snapshot().unwrap();

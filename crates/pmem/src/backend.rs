@@ -110,6 +110,11 @@ impl Backend {
                     logged.write_beside(at, (offset, len as u64), parts, room)?;
                 }
                 Backend::Logged(logged) => {
+                    if fills_pages(offset, len as u64, room)
+                        && logged.write_alone(at, (offset, len as u64), parts, room)?
+                    {
+                        return Ok(());
+                    }
                     logged.will_touch(offset, len as u64);
                     copy_parts(at, parts);
                     logged.note(offset, len as u64);
@@ -142,6 +147,11 @@ impl Backend {
             _ => true,
         }
     }
+}
+
+/// Whether a record has all pages that it touches for itself.
+fn fills_pages(offset: u64, len: u64, room: u64) -> bool {
+    len >= PAGE && offset.is_multiple_of(PAGE) && len.next_multiple_of(PAGE) <= room
 }
 
 fn is_bypass(offset: u64, len: u64) -> bool {

@@ -23,7 +23,7 @@ pub struct RegionOptions {
     /// Bytes that the redo log may have; at most [`SIZE_MAX`].
     pub log_size: u64,
     /// Bytes that a new redo log begins with, if that is less: it is extended when they are used, up to twice the size of
-    /// the pool and to a quarter of [`memory`](RegionOptions::memory) (16 MiB at least), before it goes round. One operation that
+    /// the pool and to an eighth of [`memory`](RegionOptions::memory) (8 MiB at least), before it goes round. One operation that
     /// needs more until then is given it.
     pub log_initial: u64,
     /// Watches the region.

@@ -335,3 +335,50 @@ fn a_fence_of_few_pages_costs_no_second_sync_where_memory_is_not_short() {
     assert!(is_beside(32, short) && is_beside(32, ample));
     assert!(!is_beside(3, short));
 }
+
+/// Bytes written into the pool file by a record of some pages before its fence, and pages of the process that it costs, in a pool on
+/// a disk that the process may have `memory` for.
+fn written_at_once(len: usize, memory: u64) -> (u64, u64) {
+    let path =
+        std::env::temp_dir().join(format!("tembo-at-once-{}-{len}-{memory}", std::process::id()));
+    let log = PathBuf::from(format!("{}.log", path.display()));
+    let options = RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: SIZE,
+        memory: Some(memory),
+        background: false,
+        ..RegionOptions::default()
+    };
+    let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(())).unwrap();
+    let room = (len as u64).next_multiple_of(PAGE);
+    let (first, record) = (region.report(), vec![9; len]);
+    {
+        let _section = region.reserve(region.write_lines(OBJECTS, len as u64)).unwrap();
+        region.write_object("test.record", OBJECTS, &[&record[..7], &record[7..]], room).unwrap();
+    }
+    let written = region.report();
+    assert_eq!(region.media_bytes(OBJECTS, len as u64).unwrap().to_vec(), record);
+    region.fence("test.fence");
+    let fenced = region.report();
+    region.sync().unwrap();
+    drop(region);
+    let region = Region::open(&path, &options).unwrap();
+    assert_eq!(region.media_bytes(OBJECTS, len as u64).unwrap().to_vec(), record);
+    drop(region);
+    [path, log].iter().for_each(|path| drop(std::fs::remove_file(path)));
+    (
+        written.pool_bytes_written - first.pool_bytes_written,
+        (fenced.private_bytes - first.private_bytes) / PAGE,
+    )
+}
+
+#[test]
+fn a_record_of_enough_pages_is_written_at_once_where_memory_is_short() {
+    let (short, ample) = (SIZE / 2, 2 * SIZE);
+    let pages = |count: u64, rest: u64| (count * PAGE - rest) as usize;
+    assert_eq!(written_at_once(pages(4, 0), short), (4 * PAGE, 0));
+    assert_eq!(written_at_once(pages(5, 4000), short), (5 * PAGE, 0));
+    // Of less, and where memory is not short, the fence takes what is in the mapping.
+    assert_eq!(written_at_once(pages(3, 0), short), (0, 3));
+    assert_eq!(written_at_once(pages(5, 4000), ample), (0, 5));
+}

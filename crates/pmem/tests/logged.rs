@@ -333,9 +333,9 @@ fn a_log_is_as_large_as_its_operations_need() {
 
 /// What lies in the system's memory of the log takes the place of pages of the pool.
 #[test]
-fn a_log_has_a_quarter_of_the_memory_and_one_operation_more_that_needs_it() {
-    for (memory, expected) in [(40 << 20, 16 << 20), (96 << 20, 24 << 20), (1 << 40, 32 << 20)] {
-        let path = pool(&format!("quarter{memory}"));
+fn a_log_has_an_eighth_of_the_memory_and_one_operation_more_that_needs_it() {
+    for (memory, expected) in [(40 << 20, 8 << 20), (96 << 20, 12 << 20), (1 << 40, 32 << 20)] {
+        let path = pool(&format!("eighth{memory}"));
         let options =
             RegionOptions { log_size: 32 << 20, memory: Some(memory), ..options(SyncPolicy::Os) };
         let size = 32 << 20;

@@ -6,16 +6,13 @@ use tembo_pmem::Frees;
 use crate::Object;
 use crate::chunk::{Chunk, NONE, Use};
 use crate::class::{CLASS_LAST, size_of_class};
-use crate::class_lists::{ClassLists, is_thin};
+use crate::class_lists::{Choice, ClassLists, grade};
 use crate::frontier::first_step;
 use crate::geometry::Layout;
-use crate::holes::{Holes, Measure, Spare};
+use crate::holes::Holes;
 use crate::object::GRANULE;
 use crate::relief::reserved_chunks;
 use crate::runs::Runs;
-
-/// Runs of free chunks at which one search for blocks to give back looks while it holds the allocator's lock.
-const LOOK: usize = 1024;
 
 /// Bytes in a page of the machine.
 const PAGE: u64 = 4096;
@@ -58,8 +55,10 @@ pub(crate) struct Allocator {
     pub(crate) knowledge: Knowledge,
     /// Space is taken from the lowest free run that has it, not from the one that fits best.
     pub(crate) is_compacting: bool,
-    /// Pages come from a disk one by one: chunks are [gathered](crate::class_lists).
+    /// The pool is on a disk: objects are [gathered](crate::class_lists).
     pub(crate) gathers: bool,
+    /// Pages come from the disk one by one.
+    pub(crate) reads_alone: bool,
     /// Says whether free space may be overwritten at once.
     pub(crate) frees: Frees,
     /// The chunk behind the one that was last taken for objects that fill pages.
@@ -92,6 +91,7 @@ impl Allocator {
             knowledge: if fresh { Knowledge::Whole } else { Knowledge::Owed },
             is_compacting: false,
             gathers: false,
+            reads_alone: false,
             frees: Frees::default(),
             behind: 0,
             freed: Vec::new(),
@@ -145,7 +145,7 @@ impl Allocator {
             return None;
         }
         let lists = &mut self.classes[usize::from(class)];
-        let chunk = lists.take(&mut self.chunks)?;
+        let chunk = lists.take(&mut self.chunks, Choice::Any)?;
         lists.current = chunk;
         self.take_slot(chunk, class, size)
     }
@@ -156,47 +156,78 @@ impl Allocator {
         let granule = self.chunks[chunk as usize].take((size / GRANULE) as u32, granules)?;
         self.objects += 1;
         self.bytes += size;
+        self.classes[usize::from(class)].live += 1;
         Some(Object::new(self.layout.start(chunk) + u64::from(granule) * GRANULE, class))
+    }
+
+    /// From which chunks of a class with room objects are taken.
+    fn choice(&self, class: u8) -> Choice {
+        match self.gathers && !self.is_compacting {
+            true => Choice::Gathered { slots: self.layout.slots(size_of_class(class)) },
+            false => Choice::Any,
+        }
     }
 
     /// Gives a class a current chunk that has room.
     #[cold]
     fn renew(&mut self, class: u8) -> Result<(), Lack> {
+        let choice = self.choice(class);
         let fills_pages = self.frees.is_logged() && size_of_class(class) >= PAGE;
-        let settled = match fills_pages && !self.is_compacting && !self.gathers {
-            true => self.take_settled(class)?,
+        let settled = match fills_pages && !self.is_compacting && !self.reads_alone {
+            true => self.take_settled(class, choice)?,
             false => None,
         };
         let lists = &mut self.classes[usize::from(class)];
-        let chunk = match settled.or_else(|| lists.take(&mut self.chunks)) {
+        let chunk = match settled.or_else(|| lists.take(&mut self.chunks, choice)) {
             Some(chunk) => chunk,
-            None => match self.acquire(1) {
-                Ok(chunk) => {
-                    let fresh = &mut self.chunks[chunk as usize];
-                    (fresh.usage, fresh.class) = (Use::Shared, class);
-                    chunk
-                }
-                Err(lack @ Lack::Size(_)) => {
-                    let lists = &mut self.classes[usize::from(class)];
-                    lists.take_thin(&mut self.chunks).ok_or(lack)?
-                }
-                Err(lack) => return Err(lack),
-            },
+            None => {
+                let chunk = self.acquire(1)?;
+                self.share(chunk, class);
+                chunk
+            }
         };
-        let lists = &mut self.classes[usize::from(class)];
-        let full = std::mem::replace(&mut lists.current, chunk);
+        self.make_current(chunk, class);
+        Ok(())
+    }
+
+    /// An empty chunk is one of a class from here on.
+    fn share(&mut self, chunk: u32, class: u8) {
+        let fresh = &mut self.chunks[chunk as usize];
+        (fresh.usage, fresh.class) = (Use::Shared, class);
+        self.classes[usize::from(class)].chunks += 1;
+    }
+
+    fn make_current(&mut self, chunk: u32, class: u8) {
+        if self.gathers {
+            // Slots that are taken one after the other lie one after the other.
+            self.chunks[chunk as usize].free.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        let full = std::mem::replace(&mut self.classes[usize::from(class)].current, chunk);
         if let Some(full) = self.chunks.get_mut(full as usize) {
             full.is_asked = false;
         }
         self.renewed = Some(class);
-        Ok(())
+    }
+
+    /// Takes an object of a class from any chunk that has room, in a pool that cannot grow. `None`: there is none.
+    #[cold]
+    pub(crate) fn take_last(&mut self, class: u8) -> Option<Object> {
+        let size = size_of_class(class);
+        if !self.layout.shares(size) {
+            return None;
+        }
+        let chunk = self.classes[usize::from(class)].take(&mut self.chunks, Choice::Any)?;
+        self.make_current(chunk, class);
+        self.take_slot(chunk, class, size)
     }
 
     /// Free slots that the next `count` objects of the class will take, each with its size, except those that a call has
     /// named before.
     pub(crate) fn next_slots(&mut self, class: u8, count: usize) -> Vec<(u64, u64)> {
         let size = size_of_class(class);
-        let chunks = self.classes[usize::from(class)].fill_queue(&mut self.chunks, count);
+        let choice = self.choice(class);
+        let lists = &mut self.classes[usize::from(class)];
+        let chunks = lists.fill_queue(&mut self.chunks, choice, count);
         let slots = chunks.into_iter().flat_map(|index| {
             let start = self.layout.start(index);
             let free = self.chunks[index as usize].free.iter().rev();
@@ -221,11 +252,11 @@ impl Allocator {
 
     /// Takes a chunk all of whose free space may be overwritten at once: a chunk of the class, else an empty one, preferably
     /// the one behind the last, else one that was never used. `None`: there is none. The pool does not grow for this.
-    fn take_settled(&mut self, class: u8) -> Result<Option<u32>, Lack> {
+    fn take_settled(&mut self, class: u8, choice: Choice) -> Result<Option<u32>, Lack> {
         let (layout, frees) = (self.layout, &self.frees);
         let is_settled = |chunk| frees.is_settled(layout.start(chunk), layout.chunk_size());
         let lists = &mut self.classes[usize::from(class)];
-        if let Some(chunk) = lists.take_wanted(&mut self.chunks, is_settled) {
+        if let Some(chunk) = lists.take_wanted(&mut self.chunks, choice, is_settled) {
             return Ok(Some(chunk));
         }
         if self.spare_chunks() == 0 {
@@ -242,8 +273,7 @@ impl Allocator {
             },
         };
         self.behind = chunk + 1;
-        let fresh = &mut self.chunks[chunk as usize];
-        (fresh.usage, fresh.class) = (Use::Shared, class);
+        self.share(chunk, class);
         Ok(Some(chunk))
     }
 
@@ -292,6 +322,7 @@ impl Allocator {
             let current = self.classes[class].current;
             if current != NONE && self.chunks[current as usize].live == 0 {
                 self.classes[class].current = NONE;
+                self.classes[class].chunks -= 1;
                 self.release(current, 1);
                 any = true;
             }
@@ -317,7 +348,8 @@ impl Allocator {
                 }
                 self.objects -= 1;
                 self.bytes -= object.size();
-                if chunk.listed == NONE || chunk.live == 0 || chunk.is_thin {
+                self.classes[usize::from(object.class())].live -= 1;
+                if chunk.listed == NONE || chunk.live == 0 || self.gathers {
                     self.relist(index, object.class());
                 }
             }
@@ -340,18 +372,26 @@ impl Allocator {
             return;
         }
         let (is_listed, is_empty) = (chunk.listed != NONE, chunk.live == 0);
-        let stays_thin = self.gathers && is_thin(chunk, self.layout.slots(size_of_class(class)));
-        if is_listed && !is_empty && stays_thin {
+        let grade = grade_in(self.layout, self.gathers, chunk);
+        if is_listed && !is_empty && chunk.grade == grade {
             return;
         }
         if is_listed {
             lists.remove(&mut self.chunks, index);
         }
         if is_empty {
+            lists.chunks -= 1;
             self.release(index, 1);
         } else {
-            lists.add(&mut self.chunks[index as usize], index, stays_thin);
+            lists.add(&mut self.chunks[index as usize], index, grade);
         }
+    }
+
+    /// Puts a chunk of a class that has room, and is in no list, among the others.
+    pub(crate) fn list(&mut self, index: u32) {
+        let chunk = &mut self.chunks[index as usize];
+        let grade = grade_in(self.layout, self.gathers, chunk);
+        self.classes[usize::from(chunk.class)].add(chunk, index, grade);
     }
 
     /// Returns chunks that hold nothing. Free space at the end lowers the top.
@@ -392,6 +432,7 @@ impl Allocator {
     pub(crate) fn forget(&mut self) {
         self.limit = self.top();
         self.classes.iter_mut().for_each(|class| class.clear(&mut self.chunks));
+        self.classes.iter_mut().for_each(|class| (class.live, class.chunks) = (0, 0));
         self.runs = Runs::default();
         (self.objects, self.bytes) = (0, 0);
     }
@@ -402,26 +443,28 @@ impl Allocator {
         let granules = self.layout.granules();
         self.limit = lower;
         let mut run = (lower, 0);
-        for (index, mut chunk) in (lower..).zip(learnt) {
+        for (index, chunk) in (lower..).zip(learnt) {
             let size = size_of_class(chunk.class);
             let step = (size / GRANULE) as u32;
             self.objects += u64::from(chunk.live);
             self.bytes += u64::from(chunk.live) * self.layout.footprint(size);
-            match chunk.usage {
+            let usage = chunk.usage;
+            let has_room = !chunk.free.is_empty() || chunk.bump + step <= granules;
+            if usage == Use::Shared {
+                let lists = &mut self.classes[usize::from(chunk.class)];
+                lists.live += u64::from(chunk.live);
+                lists.chunks += 1;
+            }
+            self.chunks[index as usize] = chunk;
+            match usage {
                 Use::Free if run.0 + run.1 == index => run.1 += 1,
                 Use::Free => {
                     self.give_run(run);
                     run = (index, 1);
                 }
-                Use::Shared if !chunk.free.is_empty() || chunk.bump + step <= granules => {
-                    let is_thin = self.gathers
-                        && chunk.bump + step > granules
-                        && is_thin(&chunk, self.layout.slots(size));
-                    self.classes[usize::from(chunk.class)].add(&mut chunk, index, is_thin);
-                }
+                Use::Shared if has_room => self.list(index),
                 _ => {}
             }
-            self.chunks[index as usize] = chunk;
         }
         self.give_run(run);
     }
@@ -433,81 +476,9 @@ impl Allocator {
     }
 }
 
-impl Allocator {
-    /// Takes free chunks out whose blocks are to be given back, while no sweep is owed or running.
-    pub(crate) fn take_spare(&mut self, measure: Measure) -> Spare {
-        if self.knowledge != Knowledge::Whole || self.holes.is_busy {
-            return Spare::Nothing;
-        }
-        let free = self.runs.total() + u64::from(self.frontier - self.top());
-        let with_blocks = free.saturating_sub(self.holes.count().into());
-        let limit = if self.holes.goes_on { measure.kept } else { measure.begin };
-        self.holes.goes_on = with_blocks > limit.into();
-        if !self.holes.goes_on {
-            self.holes.hand = 0;
-            return Spare::Nothing;
-        }
-        let left = u32::try_from(with_blocks - u64::from(measure.kept)).unwrap_or(u32::MAX);
-        let measure = Measure { most: measure.most.min(left.max(measure.least)), ..measure };
-        let found = match self.holes.last_gap(self.top(), self.frontier, measure) {
-            Some(found) => Spare::Chunks(found.0, found.1),
-            None => self.find_in_runs(measure),
-        };
-        match found {
-            Spare::Chunks(start, count) => self.take_out(start, count),
-            Spare::More => {}
-            Spare::Nothing => self.holes.goes_on = false,
-        }
-        found
-    }
-
-    fn find_in_runs(&mut self, measure: Measure) -> Spare {
-        let mut last = None;
-        for (start, count) in self.runs.from(self.holes.hand).take(LOOK) {
-            if let Some((from, count)) = self.holes.last_gap(start, start + count, measure) {
-                self.holes.hand = start;
-                return Spare::Chunks(from, count);
-            }
-            last = Some(start);
-        }
-        match last {
-            Some(last) => {
-                self.holes.hand = last + 1;
-                Spare::More
-            }
-            None => {
-                self.holes.hand = 0;
-                Spare::Nothing
-            }
-        }
-    }
-
-    /// Takes free chunks out of their run, or from above the top.
-    fn take_out(&mut self, start: u32, count: u32) {
-        let (top, end) = (self.top(), start + count);
-        if start >= top {
-            self.chunks.resize_with(end as usize, || Chunk::unused(Use::Free));
-            if start > top {
-                self.runs.give(top, start - top);
-            }
-        } else {
-            self.runs.cut_out(start, count);
-        }
-        for chunk in start..end {
-            self.chunks[chunk as usize].usage = Use::Unknown;
-        }
-        self.holes.is_busy = true;
-    }
-
-    /// Puts chunks that were taken out back, as holes or as they were. Returns whether a sweep waits for that.
-    pub(crate) fn put_spare(&mut self, start: u32, count: u32, is_hole: bool) -> bool {
-        self.holes.is_busy = false;
-        if is_hole {
-            self.holes.add(start, count);
-        }
-        self.release(start, count);
-        std::mem::take(&mut self.holes.has_refused)
-    }
+/// The grade of a chunk that has room. Where objects are not gathered, all chunks are alike.
+fn grade_in(layout: Layout, gathers: bool, chunk: &Chunk) -> u8 {
+    if gathers { grade(chunk, layout.slots(size_of_class(chunk.class))) } else { 0 }
 }
 
 #[cfg(test)]
@@ -516,6 +487,7 @@ mod tests {
     use crate::Geometry;
     use crate::class::class_for;
     use crate::class_lists::SLOTS_ASKED;
+    use crate::holes::{Measure, Spare};
 
     #[test]
     fn what_is_at_hand_is_what_would_be_taken_next_and_takes_no_empty_chunk() {
@@ -549,45 +521,87 @@ mod tests {
         assert_eq!((allocator.take_at_hand(class), allocator.top()), (None, top));
     }
 
-    #[test]
-    fn gathered_chunks_give_many_slots_each_and_are_three_quarters_full() {
+    /// An allocator that gathers, with room for so many chunks, and objects of a class that fill `chunks` of them.
+    fn gathering(class: u8, room: u32, chunks: usize) -> (Allocator, Vec<Object>) {
         let layout = Layout::new(Geometry::default());
-        let (first, class) = (layout.first(), class_for(1280).unwrap());
-        let mut allocator = Allocator::new(layout, first, first + 1000);
-        (allocator.frontier, allocator.gathers) = (first + 1000, true);
-        let (chunks, slots) = (100, layout.slots(1280) as usize);
-        let mut live: Vec<Object> =
-            (0..chunks * slots).map(|_| allocator.take(class).unwrap()).collect();
-        let mut state = 7_u64;
-        let (mut renewals, rounds) = (0, 100_000);
+        let first = layout.first();
+        let mut allocator = Allocator::new(layout, first, first + room);
+        (allocator.frontier, allocator.gathers) = (first + room, true);
+        let count = chunks * layout.slots(size_of_class(class)) as usize;
+        let live = (0..count).map(|_| allocator.take(class).unwrap()).collect();
+        (allocator, live)
+    }
+
+    /// Replaces objects, each chosen at random; how many chunks that took.
+    fn replace(allocator: &mut Allocator, live: &mut [Object], rounds: usize) -> usize {
+        let (mut state, mut renewals) = (7_u64, 0);
         for _ in 0..rounds {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let at = (state >> 33) as usize % live.len();
-            let old = std::mem::replace(&mut live[at], allocator.take(class).unwrap());
+            let new = allocator.take(live[at].class()).unwrap();
+            let old = std::mem::replace(&mut live[at], new);
             allocator.give(old);
             if let Some(class) = allocator.renewed.take() {
                 renewals += 1;
                 let _ = allocator.next_slots(class, SLOTS_ASKED);
             }
         }
-        let used = (allocator.top() - first) as usize;
-        assert!(used <= chunks * 4 / 3 + 4, "{used} chunks for what fills {chunks}");
-        // A quarter of a chunk: 12 slots.
-        assert!(renewals * 12 <= rounds, "{renewals} chunks for {rounds} slots");
-        // All is found again, and a pool that cannot grow takes from thin chunks what there is.
+        renewals
+    }
+
+    #[test]
+    fn gathered_objects_come_many_to_a_chunk_and_fill_two_thirds_of_the_chunks() {
+        let class = class_for(1280).unwrap();
+        let (mut allocator, mut live) = gathering(class, 1000, 100);
+        replace(&mut allocator, &mut live, 50_000);
+        let rounds = 50_000;
+        let renewals = replace(&mut allocator, &mut live, rounds);
+        let used = (allocator.top() - allocator.layout.first()) as usize;
+        assert!(used <= 150 + 4, "{used} chunks for what fills 100");
+        // More than half of a chunk each time: of 51 slots 28.
+        assert!(renewals * 28 <= rounds, "{renewals} chunks for {rounds} slots");
+        let lists = &allocator.classes[usize::from(class)];
+        assert_eq!((lists.live, lists.chunks as usize), (live.len() as u64, used));
+        // All is found again, and a pool that cannot grow has what there is.
         let mut numbers: Vec<u64> = live.iter().map(|object| object.offset()).collect();
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), live.len());
         (allocator.frontier, allocator.end) = (allocator.top(), allocator.top());
-        while let Ok(object) = allocator.take(class) {
+        while let Some(object) = allocator.take(class).ok().or_else(|| allocator.take_last(class)) {
             live.push(object);
         }
         let shared = allocator.chunks.iter().filter(|chunk| chunk.usage == Use::Shared);
-        assert!(shared.into_iter().all(|chunk| chunk.live as usize == slots));
+        let slots = allocator.layout.slots(1280);
+        assert!(shared.into_iter().all(|chunk| chunk.live == slots));
         live.into_iter().for_each(|object| allocator.give(object));
         allocator.trim();
         assert!(allocator.objects == 0 && allocator.bytes == 0);
+        let lists = &allocator.classes[usize::from(class)];
+        assert_eq!((lists.live, lists.chunks), (0, 0));
+    }
+
+    #[test]
+    fn the_emptiest_chunk_is_taken_first_and_its_slots_in_their_order() {
+        let class = class_for(1280).unwrap();
+        let (mut allocator, live) = gathering(class, 10, 4);
+        let slots = allocator.layout.slots(1280) as usize;
+        // Of the first chunk an eighth is free, of the second a half, of the third all but an eighth.
+        for (chunk, eighths) in [(0, 1), (1, 4), (2, 7)] {
+            let freed = &live[chunk * slots..][..slots * eighths / 8];
+            freed.iter().rev().for_each(|object| allocator.give(*object));
+        }
+        let (top, count) = (allocator.top(), slots * 7 / 8);
+        let taken: Vec<Object> = (0..count).map(|_| allocator.take(class).unwrap()).collect();
+        assert_eq!(taken, live[2 * slots..][..count]);
+        // The objects fill more than two thirds of the chunks: there is another one.
+        let next = allocator.take(class).unwrap();
+        assert_eq!(allocator.layout.chunk_of(next.offset()), top);
+        // With more that go, and that chunk full, it is the turn of the emptiest one again.
+        live[3 * slots..].iter().for_each(|object| allocator.give(*object));
+        taken.iter().for_each(|object| allocator.give(*object));
+        let rest = (1..slots).map(|_| allocator.take(class).unwrap()).count();
+        assert_eq!((rest, allocator.take(class).unwrap()), (slots - 1, live[2 * slots]));
     }
 
     /// Full chunks of a class, of which some objects were freed: a few of each chunk, more of some; and how many.

@@ -37,8 +37,8 @@ pub(crate) struct Chunk {
     pub(crate) usage: Use,
     /// Whether its free slots were prefetched: it is the current chunk of its class, or in the queue of the next ones.
     pub(crate) is_asked: bool,
-    /// Whether it is listed among the thin chunks.
-    pub(crate) is_thin: bool,
+    /// The list in which it is, or was last.
+    pub(crate) grade: u8,
     /// Whether its objects are to be moved elsewhere: nothing is taken from it.
     pub(crate) is_leaving: bool,
 }

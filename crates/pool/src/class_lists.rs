@@ -1,17 +1,25 @@
 //! The chunks of one class that have room, and the order in which they are taken.
 //!
-//! Where pages come from a disk one by one, the pages of a chunk are read before a slot of it is stored to, and written by the
-//! next checkpoint, and both cost about the same for one slot and for all slots. So there a chunk is *thin* until a
-//! quarter of it is free, and a thin chunk is taken only when the pool has no other space. Live objects then fill at least
-//! three quarters of the chunks of their class but for a few chunks. The chunks to be taken next stand in a queue: their free
-//! slots are asked for when they come into it, some time before they are used.
+//! In a pool on a disk a page is written by the next checkpoint, and where memory is short it is read before a slot of it
+//! is stored to. Both cost about the same for one slot of a page and for all of them. So there objects are *gathered*: the
+//! chunk that is taken next is the emptiest one of its class, and a chunk comes back only when a quarter of it is free.
+//! Emptier chunks cost less, and take more space. The class has a chunk more, before it takes one again, as long as its
+//! objects fill two thirds of its chunks: where objects are overwritten at random the emptiest chunk is then three fifths free.
+//! (Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", SOSP 1991, section 3.4, has
+//! the relation between the two; here the free slots of a chunk are filled, and what lives in it stays where it is.)
+//!
+//! The chunks to be taken next stand in a queue: their free slots are asked for when they come into it, some time before
+//! they are used.
 
 use std::collections::VecDeque;
 
 use crate::chunk::{Chunk, NONE};
 
-/// A chunk is thin if less than one part in so many of it is free.
-const SHARE: u32 = 4;
+/// Chunks that have room are in so many lists, by how many of their slots are free: in list `i` at least `i` in `GRADES`.
+const GRADES: usize = 8;
+
+/// Chunks of lower grades are not gathered in.
+const GRADE_LEAST: usize = GRADES / 4;
 
 /// Least number of slots in the queue: as many as a disk reads side by side.
 pub(crate) const SLOTS_ASKED: usize = 32;
@@ -19,51 +27,82 @@ pub(crate) const SLOTS_ASKED: usize = 32;
 /// Chunks at which a search for a wanted one looks.
 const LOOK: usize = 64;
 
-/// The chunks of a class that have room.
+/// The chunks of a class.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassLists {
     /// The chunk from which slots are taken.
     pub(crate) current: u32,
-    /// Other chunks that have room.
-    partial: Vec<u32>,
-    /// Thin chunks.
-    thin: Vec<u32>,
-    /// The place in `partial` from which the next wanted chunk is looked for.
+    /// Objects of the class.
+    pub(crate) live: u64,
+    /// Chunks of the class.
+    pub(crate) chunks: u32,
+    /// Other chunks that have room, by grade. Where objects are not gathered, all are of the lowest one.
+    grades: [Vec<u32>; GRADES],
+    /// The place in a list from which the next wanted chunk is looked for.
     hand: usize,
     /// The queue of the next current chunks. The free slots of each were prefetched.
     next: VecDeque<u32>,
 }
 
+/// From which chunks of a class with room objects are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// From any.
+    Any,
+    /// From those of which enough is free, if the objects of the class, of which a chunk holds so many, fill too small a part of its
+    /// chunks.
+    Gathered { slots: u32 },
+}
+
 impl ClassLists {
     /// The lists of a class without chunks.
     pub(crate) fn new() -> ClassLists {
-        let (current, partial, thin) = (NONE, Vec::new(), Vec::new());
-        ClassLists { current, partial, thin, hand: 0, next: VecDeque::new() }
+        let (current, grades, next) = (NONE, [const { Vec::new() }; GRADES], VecDeque::new());
+        ClassLists { current, live: 0, chunks: 0, grades, hand: 0, next }
     }
 
     /// Adds a chunk that has room and is in no list.
-    pub(crate) fn add(&mut self, chunk: &mut Chunk, index: u32, is_thin: bool) {
-        let list = if is_thin { &mut self.thin } else { &mut self.partial };
+    pub(crate) fn add(&mut self, chunk: &mut Chunk, index: u32, grade: u8) {
+        let list = &mut self.grades[usize::from(grade)];
         chunk.listed = list.len() as u32;
-        chunk.is_thin = is_thin;
+        chunk.grade = grade;
         list.push(index);
     }
 
     /// Takes a chunk out of its list.
     pub(crate) fn remove(&mut self, chunks: &mut [Chunk], index: u32) {
         let chunk = &mut chunks[index as usize];
-        let list = if chunk.is_thin { &mut self.thin } else { &mut self.partial };
+        let list = &mut self.grades[usize::from(chunk.grade)];
         let position = std::mem::replace(&mut chunk.listed, NONE);
-        chunk.is_thin = false;
         list.swap_remove(position as usize);
         if let Some(&moved) = list.get(position as usize) {
             chunks[moved as usize].listed = position;
         }
     }
 
-    /// Takes the next chunk out of its list. `None`: only thin ones are left.
-    pub(crate) fn take(&mut self, chunks: &mut [Chunk]) -> Option<u32> {
-        let index = self.next.pop_front().or_else(|| self.partial.pop())?;
+    /// The grades of chunks that may be taken.
+    fn allowed(&self, chunks: &[Chunk], choice: Choice) -> std::ops::Range<usize> {
+        match choice {
+            Choice::Any => 0..GRADES,
+            Choice::Gathered { slots } => {
+                let room =
+                    |index: &u32| u64::from(slots.saturating_sub(chunks[*index as usize].live));
+                let taken = self.live + self.next.iter().map(room).sum::<u64>();
+                let is_dense = taken * 3 >= u64::from(self.chunks) * u64::from(slots) * 2;
+                if is_dense { GRADES..GRADES } else { GRADE_LEAST..GRADES }
+            }
+        }
+    }
+
+    /// Takes the next chunk out of its list.
+    pub(crate) fn take(&mut self, chunks: &mut [Chunk], choice: Choice) -> Option<u32> {
+        self.next.pop_front().or_else(|| self.take_listed(chunks, choice))
+    }
+
+    /// Takes an allowed chunk out of its list: one of the emptiest.
+    fn take_listed(&mut self, chunks: &mut [Chunk], choice: Choice) -> Option<u32> {
+        let allowed = self.allowed(chunks, choice);
+        let index = self.grades[allowed].iter_mut().rev().find_map(Vec::pop)?;
         chunks[index as usize].listed = NONE;
         Some(index)
     }
@@ -72,28 +111,30 @@ impl ClassLists {
     pub(crate) fn take_wanted(
         &mut self,
         chunks: &mut [Chunk],
+        choice: Choice,
         wanted: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        let (count, hand) = (self.partial.len(), self.hand);
-        let mut places = (0..count.min(LOOK)).map(|step| (hand + step) % count);
-        let found = places.find(|at| wanted(self.partial[*at]));
-        self.hand = found.unwrap_or(hand + LOOK) % count.max(1);
-        let index = self.partial[found?];
-        self.remove(chunks, index);
-        Some(index)
-    }
-
-    /// Takes a thin chunk out of its list.
-    pub(crate) fn take_thin(&mut self, chunks: &mut [Chunk]) -> Option<u32> {
-        let index = self.thin.pop()?;
-        let chunk = &mut chunks[index as usize];
-        (chunk.listed, chunk.is_thin) = (NONE, false);
-        Some(index)
+        let hand = self.hand;
+        let lists = self.grades[self.allowed(chunks, choice)].iter().rev();
+        let mut looked_at = 0;
+        let mut is_found = |index: &u32| {
+            looked_at += 1;
+            wanted(*index)
+        };
+        let found = lists.flat_map(|list| from_place(list, hand)).take(LOOK).find(&mut is_found);
+        self.hand = hand.wrapping_add(looked_at);
+        self.remove(chunks, found?);
+        found
     }
 
     /// Fills the queue with chunks of at least so many slots. Returns the chunks whose free slots are to be prefetched: those
     /// that were added, and the current one if it was not in the queue before.
-    pub(crate) fn fill_queue(&mut self, chunks: &mut [Chunk], slots: usize) -> Vec<u32> {
+    pub(crate) fn fill_queue(
+        &mut self,
+        chunks: &mut [Chunk],
+        choice: Choice,
+        slots: usize,
+    ) -> Vec<u32> {
         let mut asked = Vec::new();
         let mut ask = |chunk: &mut Chunk, index: u32| {
             if !std::mem::replace(&mut chunk.is_asked, true) {
@@ -106,10 +147,9 @@ impl ClassLists {
         let mut count: usize =
             self.next.iter().map(|index| chunks[*index as usize].free.len()).sum();
         while count < slots
-            && let Some(index) = self.partial.pop()
+            && let Some(index) = self.take_listed(chunks, choice)
         {
             let chunk = &mut chunks[index as usize];
-            chunk.listed = NONE;
             count += chunk.free.len().max(1);
             ask(chunk, index);
             self.next.push_back(index);
@@ -120,16 +160,23 @@ impl ClassLists {
     /// Removes all chunks from the lists.
     pub(crate) fn clear(&mut self, chunks: &mut [Chunk]) {
         let current = std::mem::replace(&mut self.current, NONE);
-        let listed = self.partial.drain(..).chain(self.thin.drain(..)).chain(self.next.drain(..));
-        for index in listed.chain([current]) {
+        let lists = self.grades.iter_mut().flat_map(|list| list.drain(..));
+        for index in lists.chain(self.next.drain(..)).chain([current]) {
             if let Some(chunk) = chunks.get_mut(index as usize) {
-                (chunk.listed, chunk.is_thin, chunk.is_asked) = (NONE, false, false);
+                (chunk.listed, chunk.is_asked) = (NONE, false);
             }
         }
     }
 }
 
-/// Whether so few of the `slots` of a chunk are free that it is thin.
-pub(crate) fn is_thin(chunk: &Chunk, slots: u32) -> bool {
-    (chunk.free.len() as u32).saturating_mul(SHARE) < slots
+/// The entries of a list, from a place in it on, and then those before it.
+fn from_place(list: &[u32], hand: usize) -> impl Iterator<Item = u32> + '_ {
+    let (begin, end) = list.split_at(hand % list.len().max(1));
+    end.iter().chain(begin).copied()
+}
+
+/// The grade of a chunk of so many `slots`.
+pub(crate) fn grade(chunk: &Chunk, slots: u32) -> u8 {
+    let free = u64::from(slots.saturating_sub(chunk.live));
+    (free * GRADES as u64 / u64::from(slots.max(1))).min(GRADES as u64 - 1) as u8
 }

@@ -4,13 +4,12 @@
 //! then fill at least four fifths of the chunks of their class, except one chunk and objects that cannot be moved. When no
 //! chunk is so sparse any more, chunks are emptied that lie behind the place where the pool would end if it had no gaps.
 
-use crate::Object;
 use crate::allocator::{Allocator, Knowledge};
 use crate::chunk::{Chunk, Use};
 use crate::class::size_of_class;
-use crate::class_lists::is_thin;
 use crate::geometry::Layout;
 use crate::object::GRANULE;
+use crate::{Object, Pool};
 
 /// A chunk is emptied if fewer than so many in five of its slots are taken.
 const DENSE: u64 = 4;
@@ -40,6 +39,34 @@ impl Evacuation {
     /// How many chunks there are.
     pub fn chunks(&self) -> u64 {
         self.chunks.into()
+    }
+}
+
+impl Pool {
+    /// Begins a pass of a compaction: from here on objects go to the lowest free chunks, and not to chunks with objects,
+    /// until one of these is freed. So objects that are written anew lie close together, and the end of the pool
+    /// becomes free.
+    pub fn begin_compaction(&self) {
+        let mut allocator = self.space.shared.lock();
+        allocator.is_compacting = true;
+        allocator.set_aside();
+    }
+
+    /// Ends a compaction: objects go where they fit best.
+    pub fn end_compaction(&self) {
+        self.space.shared.lock().end_compaction();
+    }
+
+    /// Begins an evacuation by a tenant that can move its objects: chunks that few objects share are to become empty, or, if
+    /// there are none, chunks behind the place where a pool without gaps would end. Until [`end_evacuation`](Pool::end_evacuation)
+    /// objects go to other chunks that have room, or to the lowest free ones. `None`: a sweep is owed or running.
+    pub fn begin_evacuation(&self) -> Option<Evacuation> {
+        self.space.shared.lock().begin_evacuation()
+    }
+
+    /// Ends an evacuation: objects go where they fit best, and chunks that have not become empty are used again.
+    pub fn end_evacuation(&self) {
+        self.space.shared.lock().end_evacuation();
     }
 }
 
@@ -81,16 +108,14 @@ impl Allocator {
     fn list_all(&mut self) {
         let (granules, first) = (self.layout.granules(), self.layout.first());
         for index in first.max(self.limit)..self.top() {
-            let chunk = &mut self.chunks[index as usize];
+            let chunk = &self.chunks[index as usize];
             let size = size_of_class(chunk.class);
             let has_more = || chunk.bump + (size / GRANULE) as u32 <= granules;
             if chunk.usage == Use::Shared
                 && !chunk.is_leaving
                 && (!chunk.free.is_empty() || has_more())
             {
-                let stays_thin =
-                    self.gathers && !has_more() && is_thin(chunk, self.layout.slots(size));
-                self.classes[usize::from(chunk.class)].add(chunk, index, stays_thin);
+                self.list(index);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! How a pool gets more space: the frontier is raised, and where it reaches the end the pool grows.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tembo_pmem::Region;
 use tembo_pmem::thread::lock;
@@ -13,11 +14,15 @@ use crate::shared::Shared;
 use crate::superblock::seal_offset;
 
 /// Pools with chunks of 64 KiB and more grow by at least this many bytes.
-const GROWTH_STEP_MIN: u64 = 64 << 20;
+const GROWTH_STEP_MIN: u64 = 16 << 20;
 
 /// Pools in memory grow by this many bytes. A thread waits while these bytes are made, which takes well below a
 /// millisecond, and their syncs cost nothing.
 const GROWTH_STEP_IN_MEMORY: u64 = 256 << 10;
+
+/// A pool in a file that has so many bytes grows before it is full: when fewer than these are left.
+const EARLY: u64 = 8 << 20;
+const EARLY_FROM: u64 = 64 << 20;
 
 const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontier) as u64;
 
@@ -25,12 +30,39 @@ const FRONTIER_WORD: u64 = SUPERBLOCK + std::mem::offset_of!(Superblock, frontie
 pub(crate) struct Growth {
     one_at_a_time: Mutex<()>,
     size_max: u64,
+    /// Whether little is left.
+    is_due: AtomicBool,
 }
 
 impl Growth {
     /// The growth of a pool to at most so many bytes.
     pub(crate) fn new(size_max: u64) -> Growth {
-        Growth { one_at_a_time: Mutex::new(()), size_max }
+        Growth { one_at_a_time: Mutex::new(()), size_max, is_due: AtomicBool::new(false) }
+    }
+
+    /// Whether a pool in a file is to grow, so that no operation waits for it.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::Relaxed)
+    }
+
+    /// Notes how much is left when a chunk was taken that was never used.
+    pub(crate) fn note_left(&self, region: &Region, allocator: &Allocator) {
+        let layout = allocator.layout;
+        let is_little = allocator.spare_chunks() < u64::from(layout.chunks_for(EARLY));
+        let may_grow = allocator.end < layout.chunks_in(self.size_max);
+        let is_large = layout.start(allocator.end) >= EARLY_FROM && !region.is_emulated();
+        if is_little && may_grow && is_large && allocator.knowledge == Knowledge::Whole {
+            self.is_due.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Grows a pool that is [due](Growth::is_due), by a step.
+    pub(crate) fn grow_early(&self, region: &Region, shared: &Shared) {
+        let needed = shared.lock().end.saturating_add(1);
+        // If that fails, the thread that needs the space tries it again, and has the error.
+        let _ = self.grow_to(region, shared, needed, 0);
+        self.is_due.store(false, Ordering::Relaxed);
     }
 
     /// Raises the frontier to the chunk `needed` or further, at most to the pool's end. Durable

@@ -42,6 +42,7 @@ mod runs;
 mod shared;
 mod shrink;
 mod space;
+mod spare;
 mod superblock;
 mod sweep;
 mod tenant;

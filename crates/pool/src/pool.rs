@@ -15,8 +15,8 @@ use crate::space::Space;
 use crate::superblock::{self, Access, Checked};
 use crate::tenant::{self, Live, Registry};
 use crate::{
-    Account, Census, Committed, Error, Evacuation, FeatureSet, Features, Fragmentation, Geometry,
-    Kind, KnownKind, Marker, NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck,
+    Account, Census, Committed, Error, FeatureSet, Features, Fragmentation, Geometry, Kind,
+    KnownKind, Marker, NewTenant, Object, Operation, Relief, Sweep, Tenant, TenantCheck,
     TenantEntry, TenantError, TenantFeatures, TenantId, TenantStat, Usage,
 };
 
@@ -92,7 +92,7 @@ pub struct PoolCheck {
 
 /// A formatted region, open.
 pub struct Pool {
-    space: Space,
+    pub(crate) space: Space,
     log: Log,
     found: Checked,
     kinds: Kinds,
@@ -289,32 +289,6 @@ impl Pool {
         }
     }
 
-    /// Begins a pass of a compaction: from here on objects go to the lowest free chunks, and not to chunks with objects,
-    /// until one of these is freed. So objects that are written anew lie close together, and the end of the pool
-    /// becomes free.
-    pub fn begin_compaction(&self) {
-        let mut allocator = self.space.shared.lock();
-        allocator.is_compacting = true;
-        allocator.set_aside();
-    }
-
-    /// Ends a compaction: objects go where they fit best.
-    pub fn end_compaction(&self) {
-        self.space.shared.lock().end_compaction();
-    }
-
-    /// Begins an evacuation by a tenant that can move its objects: chunks that few objects share are to become empty, or, if
-    /// there are none, chunks behind the place where a pool without gaps would end. Until [`end_evacuation`](Pool::end_evacuation)
-    /// objects go to other chunks that have room, or to the lowest free ones. `None`: a sweep is owed or running.
-    pub fn begin_evacuation(&self) -> Option<Evacuation> {
-        self.space.shared.lock().begin_evacuation()
-    }
-
-    /// Ends an evacuation: objects go where they fit best, and chunks that have not become empty are used again.
-    pub fn end_evacuation(&self) {
-        self.space.shared.lock().end_evacuation();
-    }
-
     /// The region below.
     #[inline]
     pub fn region(&self) -> &Region {
@@ -369,6 +343,12 @@ impl Pool {
         self.space.alloc(size)
     }
 
+    /// Takes space for objects of these sizes that will be [written together](Region::write_together), for fewer where there is not
+    /// enough. As [`alloc`](Pool::alloc), but no page is made ready for stores.
+    pub fn alloc_together(&self, sizes: impl Iterator<Item = u64>) -> Vec<Object> {
+        self.space.alloc_together(sizes)
+    }
+
     /// As [`alloc`](Pool::alloc), where a slot is at hand: nothing grows, no frontier is raised, and nothing is stored. So
     /// a section needs no room for it, and the pool no bytes to spare. `None`: there is none.
     #[inline]
@@ -390,8 +370,8 @@ impl Pool {
     }
 
     /// Makes large pages of the space that will be used next, in a pool in memory, and grows a large pool for
-    /// it. It is for a background thread, since a large page takes milliseconds. It is a hint: if it fails, the threads
-    /// that use the space do that.
+    /// it, or a pool of 64 MiB or more in a file of which less than 8 MiB are left. It is for a background thread, since a large page,
+    /// and a sync of the file, take milliseconds. It is a hint: if it fails, the threads that use the space do that.
     pub fn prefault(&self) {
         self.space.prefault();
     }

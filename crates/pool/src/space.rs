@@ -1,6 +1,6 @@
 //! The space of a pool: its region, its allocator, and its growth.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use tembo_pmem::{Region, Section, Word};
 
@@ -27,6 +27,17 @@ const GAP: u64 = 8 << 10;
 /// Most bytes of slots that are prefetched before the first of them is taken.
 const EXPECTED_MAX: u64 = 1 << 20;
 
+/// Where an object was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// In the chunk of the last one, or in chunks of its own.
+    Same,
+    /// In another chunk of the class.
+    OtherChunk,
+    /// In a chunk that the pool had not used yet.
+    NewChunk,
+}
+
 /// The region of a pool, and its allocator.
 pub(crate) struct Space {
     pub(crate) region: Region,
@@ -42,8 +53,9 @@ impl Space {
         let layout = Layout::new(found.geometry);
         let (frontier, end) = (layout.chunk_of(found.frontier), layout.chunks_in(found.size));
         let mut allocator = Allocator::new(layout, frontier, end);
-        allocator.gathers = region.reads_alone();
+        allocator.reads_alone = region.reads_alone();
         allocator.frees = region.frees();
+        allocator.gathers = allocator.frees.is_logged();
         Space {
             shared: Arc::new(Shared::new(allocator, region.frees())),
             region,
@@ -59,13 +71,15 @@ impl Space {
     /// Whether [`prefault`](Space::prefault) has something to do.
     #[inline]
     pub(crate) fn wants_prefault(&self) -> bool {
-        self.region.is_emulated()
-            && self.prefault.is_short(self.layout().start(self.shared.frontier()))
+        let is_short = || self.prefault.is_short(self.layout().start(self.shared.frontier()));
+        self.growth.is_due() || (self.region.is_emulated() && is_short())
     }
 
-    /// Makes pages of the space that will be used next.
+    /// Makes pages of the space that will be used next, or a part of the file.
     pub(crate) fn prefault(&self) {
-        if self.wants_prefault() {
+        if self.growth.is_due() {
+            self.growth.grow_early(&self.region, &self.shared);
+        } else if self.wants_prefault() {
             self.prefault.run(&self.region, &self.shared, &self.growth);
         }
     }
@@ -95,6 +109,31 @@ impl Space {
     /// [`Error::PoolFull`], [`Error::TooLarge`]; the region's, when the pool has to grow.
     #[inline]
     pub(crate) fn alloc(&self, size: u64) -> Result<Object, Error> {
+        let (object, next, mut allocator) = self.take(size)?;
+        if next == Next::NewChunk && !self.region.writes_beside(object.size()) {
+            // Objects of the class will fill the chunk: its pages are prefaulted.
+            let start = object.offset() & !(self.layout().chunk_size() - 1);
+            drop(allocator);
+            self.region.prefault(start, self.layout().chunk_size());
+        } else if next == Next::OtherChunk
+            && self.region.reads_alone()
+            && !self.region.writes_alone(object.size())
+        {
+            let slots = allocator.next_slots(object.class(), SLOTS_ASKED);
+            drop(allocator);
+            self.ask_for(slots);
+        }
+        Ok(object)
+    }
+
+    /// Takes space for objects that will be written together, as far as there is some: the pages are not made ready for stores.
+    pub(crate) fn alloc_together(&self, sizes: impl Iterator<Item = u64>) -> Vec<Object> {
+        sizes.map_while(|size| self.take(size).ok()).map(|(object, ..)| object).collect()
+    }
+
+    /// Takes an object, and what else has come with it.
+    #[inline(always)]
+    fn take(&self, size: u64) -> Result<(Object, Next, MutexGuard<'_, Allocator>), Error> {
         let Some(class) = class_for(size) else {
             return Err(Error::TooLarge { size, max: OBJECT_SIZE_MAX });
         };
@@ -103,19 +142,16 @@ impl Space {
             let top = allocator.top();
             match allocator.take(class) {
                 Ok(object) => {
-                    if allocator.top() == top + 1 && !self.region.writes_beside(object.size()) {
-                        // The chunk is new, and objects of the class will fill it: its pages are prefaulted.
-                        drop(allocator);
-                        self.region.prefault(self.layout().start(top), self.layout().chunk_size());
-                    } else if let Some(class) = allocator.renewed.take()
-                        && self.region.reads_alone()
-                    {
-                        allocator.gathers = true;
-                        let slots = allocator.next_slots(class, SLOTS_ASKED);
-                        drop(allocator);
-                        self.ask_for(slots);
+                    let next = match allocator.renewed.take() {
+                        _ if allocator.top() == top + 1 => Next::NewChunk,
+                        Some(_) => Next::OtherChunk,
+                        None => Next::Same,
+                    };
+                    if next != Next::Same {
+                        allocator.reads_alone = self.region.reads_alone();
+                        self.growth.note_left(&self.region, &allocator);
                     }
-                    return Ok(object);
+                    return Ok((object, next, allocator));
                 }
                 Err(Lack::Frontier(needed)) => {
                     self.growth.raise_frontier(
@@ -127,8 +163,12 @@ impl Space {
                 }
                 Err(Lack::Size(needed)) => {
                     drop(allocator);
-                    self.growth.grow_to(&self.region, &self.shared, needed, size)?;
+                    let grown = self.growth.grow_to(&self.region, &self.shared, needed, size);
                     allocator = self.shared.lock();
+                    if let Err(error) = grown {
+                        let object = allocator.take_last(class).ok_or(error)?;
+                        return Ok((object, Next::OtherChunk, allocator));
+                    }
                 }
             }
         }
@@ -149,7 +189,11 @@ impl Space {
             return;
         }
         let mut counts = [0; CLASS_LAST as usize + 1];
-        sizes.filter_map(class_for).for_each(|class| counts[usize::from(class)] += 1);
+        let are_read = |class: &u8| !self.region.writes_alone(size_of_class(*class));
+        sizes
+            .filter_map(class_for)
+            .filter(are_read)
+            .for_each(|class| counts[usize::from(class)] += 1);
         let mut slots = Vec::new();
         let mut allocator = self.shared.lock();
         for (class, count) in (0..).zip(counts).filter(|(_, count)| *count > 0) {

@@ -1,6 +1,5 @@
 //! Putting and removing a key: by the fast path, else by the general one.
 
-mod block;
 mod builder;
 mod carry;
 mod clean;
@@ -14,8 +13,8 @@ mod split;
 mod split_half;
 mod sweep;
 mod target;
+mod together;
 
-pub(super) use self::block::write_blocks;
 pub(super) use self::carry::carry;
 use self::carry::{fills_object, inline};
 pub(super) use self::clean::{clean, erase_all, erase_slots};
@@ -24,10 +23,11 @@ use self::record::{change_record, len_of, put_record, remove_long};
 pub(super) use self::space::{reserve_lines, reserve_structure};
 #[cfg(test)]
 pub(super) use self::target::{SEARCHED, check_unneeded};
+pub(super) use self::together::write_together;
 use crate::nvtree::fast::{Effect, change_fast, change_fast_at, put_fast};
 use crate::nvtree::how::How;
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
-use crate::{Block, Error, KeyChange, Op, Place, Writer};
+use crate::{Error, KeyChange, Op, Place, Writer, Written};
 
 /// Whether key and value have a record when they are put, as far as is known without their leaf.
 pub(super) fn has_record(&(key, value): &KeyChange<'_>) -> bool {
@@ -194,28 +194,32 @@ fn change_in_time<'f, const SCATTERED: bool>(
             return Ok(existed);
         }
         is_tried = false;
-        let mut block = None;
         let sought = (wanted, reached.take());
-        if let Some(existed) = change_any(leaves, op, sought, how, writer, &mut block)? {
+        if let Some(existed) = change_any(leaves, op, sought, how, writer, &mut None)? {
             return Ok(existed);
         }
     }
 }
 
-/// Puts a value that stands in a block, with other changes. Returns whether the key was there. On an error the block is
+/// Puts a value that is written already, with other changes. Returns whether the key was there. On an error its object is
 /// free.
-pub(super) fn put_block(
+pub(super) fn put_written(
     leaves: &Leaves,
     key: &[u8],
     value: &[u8],
-    block: Block,
+    written: Written,
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
     let (op, wanted) = (Op::Put { key, value: &[value] }, Wanted::new(key));
-    let mut block = Some(block);
+    let (mut reached, how) = (None, How::Grouped);
+    let put = (key, value.len());
+    if let Some(existed) = record::put_written(leaves, put, &written, how, writer, &mut reached) {
+        return Ok(existed);
+    }
+    let mut written = Some(written);
     loop {
-        let sought = (wanted, None);
-        if let Some(existed) = change_any(leaves, op, sought, How::Grouped, writer, &mut block)? {
+        let sought = (wanted, reached.take());
+        if let Some(existed) = change_any(leaves, op, sought, how, writer, &mut written)? {
             return Ok(existed);
         }
     }

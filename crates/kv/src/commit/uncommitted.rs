@@ -4,8 +4,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tembo_index::{
-    Block, DeadIntervals, Direction, Index, KeyChange, Op, Place, Range, Retained, VersionedIndex,
-    View, Writer,
+    DeadIntervals, Direction, Index, KeyChange, Op, Place, Range, Retained, VersionedIndex, View,
+    Writer, Written,
 };
 
 use crate::error::InKeyspace;
@@ -178,20 +178,20 @@ impl Uncommitted {
         Ok(was_seen)
     }
 
-    /// Puts a value that stands in a block. Takes the block out of `block` when the index has it.
+    /// Puts a value that is written already. Takes it out of `written` when the index has it.
     fn put_written(
         &mut self,
         shared: &Shared,
         ledger: &mut Ledger,
         keyspace: Keyspace,
         (key, value): (&[u8], &[u8]),
-        block: &mut Option<Block>,
+        written: &mut Option<Written>,
     ) -> Result<(), Error> {
         let op = Op::Put { key, value: &[value] };
         self.check_change(shared, ledger, keyspace, op)?;
         let place = Place::default();
-        let change = |index: &Index, writer: &mut Writer<'_>| match block.take() {
-            Some(block) => index.put_block(place, (key, value), block, writer),
+        let change = |index: &Index, writer: &mut Writer<'_>| match written.take() {
+            Some(written) => index.put_written(place, (key, value), written, writer),
             None => index.apply_at(place, op, writer),
         };
         self.make(shared, ledger, (keyspace, op), change).map(drop)
@@ -207,15 +207,15 @@ impl Uncommitted {
         group: &[KeyChange<'_>],
     ) -> Result<(), Error> {
         self.bring_near(shared, ledger, keyspace, group);
-        let mut blocks = self.write_blocks(shared, ledger, keyspace, group).into_iter();
+        let mut all = self.write_together(shared, ledger, keyspace, group).into_iter();
         let mut applied = Ok(());
         for (key, value) in group {
-            let mut block = blocks.next().flatten();
+            let mut written = all.next().flatten();
             if applied.is_ok() {
                 let at = (keyspace, Place::default());
-                applied = match (value, &block) {
+                applied = match (value, &written) {
                     (Some(value), Some(_)) => {
-                        self.put_written(shared, ledger, keyspace, (key, value), &mut block)
+                        self.put_written(shared, ledger, keyspace, (key, value), &mut written)
                     }
                     (Some(value), None) => {
                         self.apply(shared, ledger, at, Op::Put { key, value: &[value] }).map(drop)
@@ -223,34 +223,34 @@ impl Uncommitted {
                     (None, _) => self.apply(shared, ledger, at, Op::Remove { key }).map(drop),
                 };
             }
-            if let Some(block) = block {
-                shared.pool().give_up([block.object()]);
+            if let Some(written) = written {
+                shared.pool().give_up([written.object()]);
             }
         }
         applied
     }
 
-    /// Writes those values of a group that the index writes together. Returns a block or `None` for each change, or an empty
+    /// Writes those values of a group that the index writes together. Returns one or `None` for each change, or an empty
     /// list.
-    fn write_blocks(
+    fn write_together(
         &self,
         shared: &Shared,
         ledger: &Ledger,
         keyspace: Keyspace,
         group: &[KeyChange<'_>],
-    ) -> Vec<Option<Block>> {
-        let mut blocks = Vec::new();
+    ) -> Vec<Option<Written>> {
+        let mut written = Vec::new();
         let bytes: usize = group.iter().filter_map(|(_, value)| *value).map(<[u8]>::len).sum();
         if !shared.region().writes_together(bytes as u64) {
-            return blocks;
+            return written;
         }
-        // A removal counts as a put of an empty value here, which gets no block.
+        // A removal counts as a put of an empty value here, which is not written.
         let puts: Vec<(&[u8], &[u8])> =
             group.iter().map(|(key, value)| (*key, value.unwrap_or_default())).collect();
         if let Ok(tree) = ledger.trees.tree(keyspace, self.newest(shared)) {
-            tree.index().write_blocks(&puts, &mut blocks);
+            tree.index().write_together(&puts, &mut written);
         }
-        blocks
+        written
     }
 
     /// Prefetches together the pages that these changes need, where pages come from a disk one by one.

@@ -172,6 +172,34 @@ impl Logged {
         Ok(())
     }
 
+    /// Writes a record that [fills pages](super::fills_pages) to its place, if that is worth it and can be done without waiting; whether
+    /// that was done.
+    ///
+    /// # Safety
+    /// The parts are `len` bytes, for which there is room at `at`, in the region; none of them lies there.
+    pub(super) unsafe fn write_alone(
+        &self,
+        at: *mut u8,
+        (offset, len): (u64, u64),
+        parts: &[&[u8]],
+        room: u64,
+    ) -> Result<bool, Error> {
+        self.log.check_process()?;
+        let needs = self.needs(offset, room);
+        let is_written = self.log.write_alone(&self.book, (offset, len), parts, needs)?;
+        if is_written && self.log.pool_is_simulated() {
+            // SAFETY: the caller's promise.
+            unsafe { copy_parts(at, parts) };
+        }
+        Ok(is_written)
+    }
+
+    /// Bytes of objects that are written together, at least.
+    #[inline]
+    pub(crate) fn written_together_min(&self) -> u64 {
+        self.log.written_together_min()
+    }
+
     /// Those of the objects that can be written to their places now, in runs: none unless that is worth it.
     pub(crate) fn whole_runs<'l, 'o>(
         &'l self,

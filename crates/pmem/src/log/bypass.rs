@@ -21,7 +21,7 @@ pub(crate) const RUNS_MIN: u64 = 16 << 10;
 /// As much for what is written one by one where memory is not short, so that a page that differs from the pool file costs
 /// nothing before the next checkpoint: the sync of a second file with each group of some tens of KiB costs a server a
 /// third of its throughput.
-const RUNS_MIN_IN_MEMORY: u64 = 128 << 10;
+pub(super) const RUNS_MIN_IN_MEMORY: u64 = 128 << 10;
 
 /// As much for objects that are written together, which spare their pages in the mapping as well.
 pub(super) const RUNS_MIN_TOGETHER: u64 = 64 << 10;

@@ -17,12 +17,12 @@ pub(super) const CAPACITY_MIN: u64 = 64 << 10;
 /// What is long, and zeroes, are written in pieces of this many bytes.
 pub(super) const PIECE: usize = 256 << 10;
 /// A ring may have this many bytes, whatever the size of the pool and of the memory.
-const LIMIT_MIN: u64 = 16 << 20;
+const LIMIT_MIN: u64 = 8 << 20;
 /// A ring has so many bytes at most for each of the pool.
 const POOL_SHARE: u64 = 2;
 /// A ring has one part in so many of the memory that the process may have: what lies in the system's memory of the log
 /// takes the place of pages of the pool.
-const MEMORY_SHARE: u64 = 4;
+const MEMORY_SHARE: u64 = 8;
 
 /// Bytes of a ring that is to have `wanted`.
 pub(super) fn capacity(wanted: u64) -> u64 {

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::RedoLog;
-use super::bypass::{Overwriting, RUNS_MIN_TOGETHER};
+use super::bypass::{Overwriting, RUNS_MIN_IN_MEMORY, RUNS_MIN_TOGETHER};
 use crate::checksum::OuterChecksum;
 use crate::extent::{Extent, WrittenExtent};
 use crate::mapping::PAGE;
@@ -63,7 +63,7 @@ impl RedoLog {
         };
         let free = joined(pages_filled(&ranges).into_iter().filter(is_free));
         let bytes: u64 = free.iter().map(|pages| pages.end - pages.start).sum();
-        let is_little = bytes < self.runs_min(RUNS_MIN_TOGETHER);
+        let is_little = bytes < self.written_together_min();
         if is_little && !has_extents && state.beside.unsynced() == 0 {
             return Ok(Vec::new());
         }
@@ -80,14 +80,50 @@ impl RedoLog {
         Ok(free.into_iter().map(begin).collect())
     }
 
+    /// Bytes of objects that are written together, at least, unless something is written beside the log in any case.
+    pub(crate) fn written_together_min(&self) -> u64 {
+        self.runs_min(RUNS_MIN_TOGETHER)
+    }
+
     /// Writes a run; whether that was done. Durable with the group of the thread's next fence. If it was not, the content of
     /// the range is undefined: it may be written in another way, which meets the failure again.
     pub(crate) fn write_whole(&self, book: &NoteBook, run: &WholeRun<'_, '_>) -> bool {
+        self.write_now(book, (run.offset, run.len), &run.parts)
+    }
+
+    /// Writes a record of `len` bytes, which begins at a page and has the rest of its last page, if there may be something else at
+    /// once: if what freed the place, in the groups before `needs`, is durable, and the record is enough to be written beside the
+    /// log. Returns whether it was written, as [`write_whole`](RedoLog::write_whole).
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub(crate) fn write_alone(
+        &self,
+        book: &NoteBook,
+        (offset, len): (u64, u64),
+        parts: &[&[u8]],
+        needs: u64,
+    ) -> Result<bool, Error> {
+        const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
+        let whole = len.next_multiple_of(PAGE);
+        let is_little = whole < self.runs_min(RUNS_MIN_IN_MEMORY);
+        if is_little && !book.with(|note| note.has_extents()) {
+            return Ok(false);
+        }
+        let Some(_overwriting) = self.overwrite((offset, offset + whole), needs)? else {
+            return Ok(false);
+        };
+        let behind = &ZEROES[..(whole - len) as usize];
+        let parts: Vec<&[u8]> = parts.iter().copied().chain([behind]).collect();
+        Ok(self.write_now(book, (offset, whole), &parts))
+    }
+
+    fn write_now(&self, book: &NoteBook, (offset, len): (u64, u64), parts: &[&[u8]]) -> bool {
         let failed_syncs = self.pool.failed();
-        let written = self.write_extent(run.offset, run.len, &run.parts);
+        let written = self.write_extent(offset, len, parts);
         if written.is_none() {
             // A part of it may be there. Where it cannot be shown either, what writes it in another way stores all of it.
-            let _ = self.refresh((run.offset, run.offset + run.len));
+            let _ = self.refresh((offset, offset + len));
             self.frees.given_up(Some(failed_syncs));
         }
         let Some(written) = written else { return false };

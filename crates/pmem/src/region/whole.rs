@@ -50,12 +50,23 @@ impl Region {
     /// Whether objects of so many bytes together are enough for [`write_together`](Region::write_together) to write them.
     #[inline]
     pub fn writes_together(&self, bytes: u64) -> bool {
-        bytes >= RUNS_MIN && matches!(self.backend, Backend::Logged(_)) && self.observer.is_none()
+        match &self.backend {
+            Backend::Logged(logged) => {
+                self.observer.is_none() && bytes >= logged.written_together_min()
+            }
+            _ => false,
+        }
     }
 
     /// Whether objects of so many bytes, if they are [written together](Region::write_together), are seldom stored to where
     /// they are mapped: then their pages need not be made ready.
     pub fn writes_beside(&self, size: u64) -> bool {
         matches!(self.backend, Backend::Logged(_)) && size >= PAGE
+    }
+
+    /// Whether a record in an object of so many bytes goes to its place by itself when it is written, as a rule: then its pages need
+    /// not be read before.
+    pub fn writes_alone(&self, size: u64) -> bool {
+        self.reads_alone() && size >= RUNS_MIN && size.is_multiple_of(PAGE)
     }
 }

@@ -323,6 +323,34 @@ fn what_is_prefaulted_keeps_what_is_written_and_a_large_pool_grows_early_by_litt
     assert!(size >= frontier + (4 << 20) && size <= frontier + (7 << 20), "{size} {frontier}");
 }
 
+/// In a file, where each growth is a sync: a thread of the background grows the pool when little is left.
+#[test]
+fn a_pool_on_a_disk_grows_before_it_is_full() {
+    let file = File::new("early");
+    let region = RegionOptions { domain: DomainRequest::Logged, ..Default::default() };
+    let options = PoolOptions { size: 64 << 20, region, ..PoolOptions::default() };
+    let pool = Pool::create(&file.0, &options).unwrap();
+    let take = |bytes: u64| {
+        for _ in 0..bytes / (64 << 10) {
+            let _section = pool.reserve(64 << 10, 1).unwrap();
+            pool.alloc(64 << 10).unwrap();
+        }
+    };
+    take(54 << 20);
+    assert!(!pool.wants_prefault());
+    take(3 << 20);
+    assert!(pool.wants_prefault());
+    assert_eq!(pool.region().size(), 64 << 20);
+    pool.prefault();
+    assert_eq!(pool.region().size(), 80 << 20);
+    assert!(!pool.wants_prefault());
+    // What takes all before the background comes grows it by itself.
+    take(40 << 20);
+    assert_eq!(pool.region().size(), 100 << 20);
+    pool.prefault();
+    assert_eq!(pool.region().size(), 125 << 20);
+}
+
 #[test]
 fn a_small_pool_does_not_grow_early_and_none_grows_past_its_bound() {
     for (size, size_max, used) in [(8 << 20, 256 << 20, 7 << 20), (80 << 20, 81 << 20, 78 << 20)] {

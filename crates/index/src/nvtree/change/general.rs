@@ -18,13 +18,13 @@ use crate::nvtree::image::ORPHANED;
 use crate::nvtree::leaf::{Element, Guard, LONG, Meta, TOMB, place_of, print, write};
 use crate::nvtree::leaves::{Asked, AskedOf, Leaves, Reached, Spot, Wanted};
 use crate::record::record_size;
-use crate::{Block, Error, Op, Retired, Stamp, Writer};
+use crate::{Error, Op, Retired, Stamp, Writer, Written};
 
 /// A key, and its leaf where that was reached before.
 type SoughtLeaf<'f, 'k> = (Wanted<'k>, Option<Reached<'f>>);
 
 /// As `change`, for any operation. `None`: this has made room in the leaf and changed nothing else. The value that is put may
-/// stand in `block` already; if that is empty afterwards, the block was used or freed.
+/// be written already; if that is empty afterwards, its object was used or freed.
 #[inline(never)]
 pub(super) fn change_any(
     leaves: &Leaves,
@@ -32,19 +32,19 @@ pub(super) fn change_any(
     sought: SoughtLeaf<'_, '_>,
     how: How<'_>,
     writer: &mut Writer<'_>,
-    block: &mut Option<Block>,
+    before: &mut Option<Written>,
 ) -> Result<Option<bool>, Error> {
-    let mut record = block.map(Block::object);
-    let written = block.map(|block| block.payload);
+    let mut record = before.map(Written::object);
+    let written = before.map(|written| (written.payload, written.is_block));
     let changed = match op {
         Op::Put { value, .. } => put(leaves, sought, value, how, writer, (&mut record, written)),
         Op::Remove { .. } => remove(leaves, sought, how, writer, &mut record),
     };
-    if matches!(changed, Ok(None)) && record.is_some() && record == block.map(Block::object) {
+    if matches!(changed, Ok(None)) && record.is_some() && record == before.map(Written::object) {
         // The next attempt takes it.
         return changed;
     }
-    *block = None;
+    *before = None;
     // A record that was written for an element that was not stored is free again.
     if let Some(record) = record {
         leaves.forest.pool().give_up([record]);
@@ -58,12 +58,12 @@ fn put<'f>(
     value: &[&[u8]],
     how: How<'_>,
     writer: &mut Writer<'_>,
-    (record, written): (&mut Option<Object>, Option<u64>),
+    (record, written): (&mut Option<Object>, Option<(u64, bool)>),
 ) -> Result<Option<bool>, Error> {
     let key = wanted.key;
     let value_len = value.iter().map(|part| part.len()).sum::<usize>();
     // The payload that an earlier attempt has made, and whether it is that of a block.
-    let mut made: Option<(u64, bool)> = written.map(|payload| (payload, true));
+    let mut made = written;
     loop {
         let spot = spot_to_change(leaves, (wanted, reached.take()), how, writer)?;
         let is_long = spot.placed.shape.key_len().is_none() || value_len > 8;

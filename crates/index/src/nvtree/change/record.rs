@@ -19,7 +19,7 @@ use crate::nvtree::leaf::{
 };
 use crate::nvtree::leaves::{Leaves, Reached, Wanted};
 use crate::record::{is_of_key, record_size};
-use crate::{Forest, Op, Place, Retired, Writer};
+use crate::{Forest, Op, Place, Retired, Writer, Written};
 
 /// Greatest size of a record that is kept until the removal of its key is forgotten.
 pub(super) const SHORT: u64 = 1024;
@@ -57,6 +57,30 @@ pub(super) fn put_record<'f, const SCATTERED: bool>(
     let at = leaves.leaf_fast::<SCATTERED>(wanted)?;
     let sight = look(at, wanted)?;
     let done = put(&sight, (value, len), how, writer);
+    if done.is_none() {
+        *reached = Some(at);
+    }
+    done
+}
+
+/// As [`put_record`], of a value of so many bytes that is written already. Only if this puts it does its object belong to the
+/// index.
+#[inline(never)]
+pub(super) fn put_written<'f>(
+    leaves: &'f Leaves,
+    (key, len): (&[u8], usize),
+    written: &Written,
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+    reached: &mut Option<Reached<'f>>,
+) -> Option<bool> {
+    if len >= VERY_LARGE {
+        return None;
+    }
+    let wanted = Wanted::new(key);
+    let at = leaves.leaf_fast::<false>(wanted)?;
+    let sight = look(at, wanted)?;
+    let done = put_object(&sight, (written, len), how, writer);
     if done.is_none() {
         *reached = Some(at);
     }
@@ -199,6 +223,26 @@ fn put(
     };
     let element = written.map(|payload| Element { key: placed.word, payload, shape });
     replace_by(sight, (slot, object, element, false), how, writer)
+}
+
+#[inline(always)]
+fn put_object(
+    sight: &Sight<'_, '_>,
+    (written, value_len): (&Written, usize),
+    how: How<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<bool> {
+    let placed = &sight.placed;
+    let takes_last = sight.old.is_none() && Slots(sight.free_or_ended).is_last();
+    if takes_last || (written.is_block && placed.shape.key_len().is_none()) {
+        return None;
+    }
+    let slot = slot_in(sight, value_len, how, writer)?;
+    let long = placed.shape.with_value(LONG);
+    let shape = if written.is_block { long.with_block() } else { long };
+    let element = Element { key: placed.word, payload: written.payload, shape };
+    let _section = sight.at.leaf.region().reserve(1).ok()?;
+    replace(sight, (slot, &element, false), how, writer)
 }
 
 /// Writes a record. Returns the payload of its element.

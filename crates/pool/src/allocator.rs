@@ -17,6 +17,9 @@ use crate::runs::Runs;
 /// Bytes in a page of the machine.
 const PAGE: u64 = 4096;
 
+/// Objects are gathered while more than one part in so many of the pool is free chunks, or can be added to it.
+const LEFT: u32 = 8;
+
 /// What the allocator lacks when it cannot serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
@@ -50,6 +53,8 @@ pub(crate) struct Allocator {
     pub(crate) step: u32,
     /// The pool's durable end, as a chunk.
     pub(crate) end: u32,
+    /// Where it may end, as far as is known.
+    pub(crate) end_max: u32,
     /// Below this chunk nothing is known, nothing is handed out, and what is freed waits.
     pub(crate) limit: u32,
     pub(crate) knowledge: Knowledge,
@@ -87,6 +92,7 @@ impl Allocator {
             frontier,
             step: first_step(layout),
             end,
+            end_max: end,
             limit: if fresh { 0 } else { frontier },
             knowledge: if fresh { Knowledge::Whole } else { Knowledge::Owed },
             is_compacting: false,
@@ -160,9 +166,10 @@ impl Allocator {
         Some(Object::new(self.layout.start(chunk) + u64::from(granule) * GRANULE, class))
     }
 
-    /// From which chunks of a class with room objects are taken.
+    /// From which chunks of a class with room objects are taken. Free chunks are left to other classes where there are few.
     fn choice(&self, class: u8) -> Choice {
-        match self.gathers && !self.is_compacting {
+        let left = self.spare_chunks() + u64::from(self.end_max.saturating_sub(self.end));
+        match self.gathers && !self.is_compacting && left > u64::from(self.end / LEFT) {
             true => Choice::Gathered { slots: self.layout.slots(size_of_class(class)) },
             false => Choice::Any,
         }
@@ -579,6 +586,25 @@ mod tests {
         assert!(allocator.objects == 0 && allocator.bytes == 0);
         let lists = &allocator.classes[usize::from(class)];
         assert_eq!((lists.live, lists.chunks), (0, 0));
+    }
+
+    #[test]
+    fn free_chunks_are_left_to_other_classes_where_there_are_few() {
+        let (class, other) = (class_for(1280).unwrap(), class_for(320).unwrap());
+        for (room, can_grow, used_most) in [(125, false, 112), (110, false, 101), (110, true, 110)]
+        {
+            let (mut allocator, mut live) = gathering(class, room, 100);
+            allocator.end_max = allocator.end + if can_grow { 1000 } else { 0 };
+            for _ in 0..50_000 {
+                let Ok(new) = allocator.take(class) else { break };
+                let at = new.offset() as usize * 31 % live.len();
+                let old = std::mem::replace(&mut live[at], new);
+                allocator.give(old);
+            }
+            let used = allocator.top() - allocator.layout.first();
+            assert!(used <= used_most, "{used} chunks of {room}");
+            assert_eq!(allocator.take(other).is_ok(), !can_grow);
+        }
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //! (Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", SOSP 1991, section 3.4, has
 //! the relation between the two; here the free slots of a chunk are filled, and what lives in it stays where it is.)
 //!
+//! Where few free chunks are left and no more can be had, objects take any free slot, in the emptiest chunk first: other classes
+//! need the free chunks.
+//!
 //! The chunks to be taken next stand in a queue: their free slots are asked for when they come into it, some time before
 //! they are used.
 

@@ -56,6 +56,7 @@ impl Space {
         allocator.reads_alone = region.reads_alone();
         allocator.frees = region.frees();
         allocator.gathers = allocator.frees.is_logged();
+        allocator.end_max = layout.chunks_in(size_max);
         Space {
             shared: Arc::new(Shared::new(allocator, region.frees())),
             region,
@@ -166,6 +167,7 @@ impl Space {
                     let grown = self.growth.grow_to(&self.region, &self.shared, needed, size);
                     allocator = self.shared.lock();
                     if let Err(error) = grown {
+                        allocator.end_max = allocator.end;
                         let object = allocator.take_last(class).ok_or(error)?;
                         return Ok((object, Next::OtherChunk, allocator));
                     }

@@ -138,6 +138,8 @@ struct State {
     measured: u64,
     want_measure: bool,
     checkpoints_ended: u64,
+    /// The checkpointer waits, and does not look whether anything is appended.
+    is_idle: bool,
     stop: bool,
     /// Where, in a ring that has not gone round, blocks begin that were never written.
     blank: Option<u64>,

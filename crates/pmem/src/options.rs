@@ -44,7 +44,8 @@ pub struct RegionOptions {
     /// MiB: then an operation waits for a checkpoint.
     ///
     /// The pages of a pool that takes more than this are read from the file one by one, as they are asked for; those of a
-    /// smaller one with what lies around them. `logged` domain only.
+    /// smaller one with what lies around them. Of such a pool no private page is left when nothing was stored for a second.
+    /// `logged` domain only.
     pub memory: Option<u64>,
     /// Protects the region from stray stores, of a wrong pointer of the process: its pages can be stored to only while a
     /// [`Section`](crate::Section) of any thread lives, and such a store ends the process by SIGSEGV at other times. *Every* store must lie in

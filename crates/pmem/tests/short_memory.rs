@@ -127,3 +127,42 @@ fn what_a_checkpoint_has_done_is_not_done_again() {
     drop(region);
     files.iter().for_each(|path| drop(std::fs::remove_file(path)));
 }
+
+/// Copies of pages take memory that pages need which are read: when nothing is stored for a while, none are left.
+#[test]
+fn a_region_that_rests_keeps_no_copies_of_pages_where_memory_is_short() {
+    for (memory, is_short) in [(8 << 20, true), (256 << 20, false)] {
+        let name = format!("tembo-rests-{memory}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let options = RegionOptions {
+            domain: DomainRequest::Logged,
+            private_max: PRIVATE * PAGE,
+            memory: Some(memory),
+            ..RegionOptions::default()
+        };
+        let region = Region::create(&path, 64 << 20, &options, |_| Ok::<(), Error>(())).unwrap();
+        for round in 1..3 {
+            for page in 0..100 {
+                let _section = region.reserve(1).unwrap();
+                let at = (16 + page) * PAGE;
+                region.store(&region.words(at, 1).unwrap()[0], page + round);
+                region.flush("test.page", at, 8);
+                region.fence("test.fence");
+            }
+            region.sync().unwrap();
+            let start = Instant::now();
+            while is_short && region.report().private_bytes > 0 && start.elapsed() < LONG {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(region.report().private_bytes > 0, !is_short, "round {round}");
+            for page in 0..100 {
+                let found = region.words((16 + page) * PAGE, 1).unwrap()[0].load();
+                assert_eq!(found, page + round);
+            }
+        }
+        assert!(!is_short || region.report().checkpoints >= 2);
+        drop(region);
+        let log = PathBuf::from(format!("{}.log", path.display()));
+        [path, log].iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}

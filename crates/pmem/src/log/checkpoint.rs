@@ -25,6 +25,11 @@ impl RedoLog {
     /// A failure of the pool file leaves the log as it was: the same groups are tried again. A
     /// failure of the log poisons.
     pub(crate) fn checkpoint(&self) -> Result<(), Error> {
+        self.checkpoint_through().map(drop)
+    }
+
+    /// As [`checkpoint`](RedoLog::checkpoint). Returns the place behind the last group that is in the pool file.
+    pub(super) fn checkpoint_through(&self) -> Result<Place, Error> {
         let mut work = self.lock_checkpoint();
         let was_short = self.is_short(&self.lock());
         let result = self.checkpoint_locked(&mut work);
@@ -32,7 +37,7 @@ impl RedoLog {
         drop(work);
         self.measure(0);
         if let Ok(through) = result {
-            self.give_pages_back(through, was_short);
+            self.give_excess_back(through, was_short);
         }
         let mut state = self.lock();
         state.failure = result.as_ref().err().map(|error| Failure {
@@ -45,7 +50,7 @@ impl RedoLog {
             self.forget_wanted(&mut state);
         }
         self.notify(&state);
-        result.map(drop)
+        result
     }
 
     pub(super) fn lock_checkpoint(&self) -> MutexGuard<'_, Checkpoint> {

@@ -77,6 +77,10 @@ impl RedoLog {
         if self.keeps_pages() {
             return;
         }
+        if state.is_idle && self.mapping.reads_alone() {
+            state.is_idle = false;
+            self.wake.notify_all();
+        }
         if state.end.position - state.measured >= MEASURE_AFTER && !state.want_measure {
             state.want_measure = true;
             self.wake.notify_all();
@@ -171,16 +175,45 @@ impl RedoLog {
         state
     }
 
-    /// Drops copies of pages that are in the pool file if there are too many, or were before the checkpoint, some at a time. Only
+    /// Whether copies of pages are to be dropped when nothing is appended for a while: where memory is short they take the place of
+    /// pages that are read.
+    pub(super) fn has_pages_to_drop(&self, state: &State) -> bool {
+        self.mapping.reads_alone()
+            && !self.keeps_pages()
+            && !self.pool_is_simulated()
+            && state.poison.is_none()
+            && state.pages.count() > 0
+    }
+
+    /// Brings all groups into the pool file, and drops all copies of pages.
+    pub(super) fn rest(&self) {
+        // A failure is counted, and the next checkpoint meets it again.
+        if let Ok(through) = self.checkpoint_through() {
+            self.give_pages_back(through, 0);
+        }
+    }
+
+    /// Drops copies of pages that are in the pool file if there are too many, or were before the checkpoint.
+    pub(super) fn give_excess_back(&self, through: Place, was_short: bool) {
+        let kept = {
+            let state = self.lock();
+            (was_short || self.is_short(&state)).then_some(state.private_limit / KEPT)
+        };
+        if let Some(kept) = kept {
+            self.give_pages_back(through, kept);
+        }
+    }
+
+    /// Drops copies of pages that are in the pool file, some at a time, until so many bytes are left. Only
     /// when no thread is in a section: a page may hold stores that are not yet flushed only while one is.
-    pub(super) fn give_pages_back(&self, through: Place, was_short: bool) {
-        if self.pool_is_simulated() || !(was_short || self.is_short(&self.lock())) {
+    fn give_pages_back(&self, through: Place, kept: u64) {
+        if self.pool_is_simulated() {
             return;
         }
         let mut patience = PATIENCE;
         while patience > 0 {
             let mut state = self.lock();
-            if state.pages.count() * PAGE <= state.private_limit / KEPT || state.stop {
+            if state.pages.count() * PAGE <= kept || state.stop {
                 return;
             }
             if state.sections > 0 || state.held > 0 {

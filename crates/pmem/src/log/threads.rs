@@ -1,15 +1,18 @@
 //! The threads behind a log: one checkpoints, one calls `fdatasync` at intervals.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use super::RedoLog;
+use super::{RedoLog, State};
 use crate::SyncPolicy;
 
 /// How long the checkpointer waits after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// When nothing was appended for so long, pages of which the process has copies are brought into the pool file.
+const REST: Duration = Duration::from_secs(1);
 
 /// Threads that run until they are stopped.
 #[derive(Default)]
@@ -91,7 +94,7 @@ impl RedoLog {
                     state = self.zero_blank(state);
                     continue;
                 }
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.wait_or_rest(state);
                 continue;
             }
             // Cleared first: what is asked for from now on is not served by the checkpoint that begins.
@@ -106,6 +109,25 @@ impl RedoLog {
                 state.want_checkpoint = state.poison.is_none();
             }
         }
+    }
+
+    /// Waits until something is wanted, or nothing was appended for a while.
+    fn wait_or_rest<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        if !self.has_pages_to_drop(&state) {
+            state.is_idle = true;
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.is_idle = false;
+            return state;
+        }
+        let end = state.end.position;
+        let waited = self.wake.wait_timeout(state, REST);
+        let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !timeout.timed_out() || state.end.position != end || state.stop {
+            return state;
+        }
+        drop(state);
+        self.rest();
+        self.lock()
     }
 
     fn run_syncs(&self, interval: Duration) {

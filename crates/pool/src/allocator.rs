@@ -130,6 +130,13 @@ impl Allocator {
         self.take_slot(current, class, size).ok_or(Lack::Frontier(self.frontier))
     }
 
+    /// Takes an object of a class from its current chunk, if it has one that has room.
+    #[inline]
+    pub(crate) fn take_current(&mut self, class: u8) -> Option<Object> {
+        let current = self.classes[usize::from(class)].current;
+        if current == NONE { None } else { self.take_slot(current, class, size_of_class(class)) }
+    }
+
     /// Takes an object of a class if the class has a slot at hand: in the chunk from which it took the last object or, where
     /// the choice of a chunk does not matter, in the next one that has room.
     #[inline]

@@ -110,6 +110,17 @@ impl Space {
     /// [`Error::PoolFull`], [`Error::TooLarge`]; the region's, when the pool has to grow.
     #[inline]
     pub(crate) fn alloc(&self, size: u64) -> Result<Object, Error> {
+        if let Some(class) = class_for(size)
+            && let Some(object) = self.shared.lock().take_current(class)
+        {
+            return Ok(object);
+        }
+        self.alloc_elsewhere(size)
+    }
+
+    /// As [`alloc`](Space::alloc), of a class whose current chunk has no room, or of an object that shares no chunk.
+    #[inline(never)]
+    fn alloc_elsewhere(&self, size: u64) -> Result<Object, Error> {
         let (object, next, mut allocator) = self.take(size)?;
         if next == Next::NewChunk && !self.region.writes_beside(object.size()) {
             // Objects of the class will fill the chunk: its pages are prefaulted.

@@ -168,3 +168,25 @@ fn records_that_are_put_together_and_fill_pages_are_written_once() {
         assert_eq!(store.check().unwrap().leaked, 0);
     }
 }
+
+/// A block of 1,280 bytes and a record of 1,220 take objects of one size, side by side.
+#[test]
+fn blocks_and_records_of_one_size_lie_side_by_side() {
+    let directory = Directory::new("put-all-mixed");
+    let options = Options::new().background(false).domain(DomainRequest::Logged).size(16 << 20);
+    let store = Store::create(&directory.pool(), &options).unwrap();
+    let space = store.keyspace("x").unwrap();
+    for (round, blocks) in [(1, 2), (2, 3), (3, 5), (4, 100), (5, 1)] {
+        let put = |key: u64| {
+            let len = if key.is_multiple_of(blocks) { 1280 } else { 1200 };
+            (key.to_be_bytes().to_vec(), vec![(key * 7 + round) as u8; len])
+        };
+        let puts: Map = (0..200).map(put).collect();
+        let mut writer = store.exclusive().unwrap();
+        let given: Vec<(&[u8], &[u8])> = puts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+        writer.put_all(space, &given).unwrap();
+        writer.commit(Durability::Strict).unwrap();
+        assert!(all(&store, space) == puts, "round {round}");
+        assert_eq!(store.check().unwrap().leaked, 0);
+    }
+}

@@ -290,19 +290,24 @@ fn records_fill_pages_together_whatever_their_objects_have_behind_them() {
     }
 }
 
+/// A pool on a disk that the process may have so much memory for.
+fn on_disk(memory: u64) -> RegionOptions {
+    RegionOptions {
+        domain: DomainRequest::Logged,
+        size_max: SIZE,
+        memory: Some(memory),
+        background: false,
+        ..RegionOptions::default()
+    }
+}
+
 /// Bytes written into the pool file, and into the log, by one fence after objects of a page each, in a pool on a disk that the
 /// process may have `memory` for.
 fn written_by_a_fence(pages: u64, memory: u64) -> (u64, u64) {
     let path =
         std::env::temp_dir().join(format!("tembo-beside-{}-{pages}-{memory}", std::process::id()));
     let log = PathBuf::from(format!("{}.log", path.display()));
-    let options = RegionOptions {
-        domain: DomainRequest::Logged,
-        size_max: SIZE,
-        memory: Some(memory),
-        background: false,
-        ..RegionOptions::default()
-    };
+    let options = on_disk(memory);
     let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(())).unwrap();
     let before = region.report();
     {
@@ -342,13 +347,7 @@ fn written_at_once(len: usize, memory: u64) -> (u64, u64) {
     let path =
         std::env::temp_dir().join(format!("tembo-at-once-{}-{len}-{memory}", std::process::id()));
     let log = PathBuf::from(format!("{}.log", path.display()));
-    let options = RegionOptions {
-        domain: DomainRequest::Logged,
-        size_max: SIZE,
-        memory: Some(memory),
-        background: false,
-        ..RegionOptions::default()
-    };
+    let options = on_disk(memory);
     let region = Region::create(&path, SIZE, &options, |_| Ok::<(), Error>(())).unwrap();
     let room = (len as u64).next_multiple_of(PAGE);
     let (first, record) = (region.report(), vec![9; len]);

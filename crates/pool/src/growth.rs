@@ -10,6 +10,7 @@ use crate::Error;
 use crate::allocator::{Allocator, Knowledge};
 use crate::format::{SUPERBLOCK, Sealed, Superblock};
 use crate::frontier::frontier_step;
+use crate::geometry::Layout;
 use crate::shared::Shared;
 use crate::superblock::seal_offset;
 
@@ -40,6 +41,11 @@ impl Growth {
         Growth { one_at_a_time: Mutex::new(()), size_max, is_due: AtomicBool::new(false) }
     }
 
+    /// Where the pool ends at most, as a chunk.
+    pub(crate) fn end_max(&self, layout: Layout) -> u32 {
+        layout.chunks_in(self.size_max)
+    }
+
     /// Whether a pool in a file is to grow, so that no operation waits for it.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
@@ -50,7 +56,7 @@ impl Growth {
     pub(crate) fn note_left(&self, region: &Region, allocator: &Allocator) {
         let layout = allocator.layout;
         let is_little = allocator.spare_chunks() < u64::from(layout.chunks_for(EARLY));
-        let may_grow = allocator.end < layout.chunks_in(self.size_max);
+        let may_grow = allocator.end < allocator.end_max;
         let is_large = layout.start(allocator.end) >= EARLY_FROM && !region.is_emulated();
         if is_little && may_grow && is_large && allocator.knowledge == Knowledge::Whole {
             self.is_due.store(true, Ordering::Relaxed);
@@ -131,7 +137,7 @@ impl Growth {
             return Ok(());
         }
         let full = Error::PoolFull { size, recovering };
-        let last = layout.chunks_in(self.size_max);
+        let last = self.end_max(layout);
         if needed > last {
             return Err(full);
         }

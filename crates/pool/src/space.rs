@@ -177,8 +177,12 @@ impl Space {
                     drop(allocator);
                     let grown = self.growth.grow_to(&self.region, &self.shared, needed, size);
                     allocator = self.shared.lock();
+                    // A disk that was full may have room again.
+                    allocator.end_max = match grown {
+                        Ok(()) => self.growth.end_max(self.layout()),
+                        Err(_) => allocator.end,
+                    };
                     if let Err(error) = grown {
-                        allocator.end_max = allocator.end;
                         let object = allocator.take_last(class).ok_or(error)?;
                         return Ok((object, Next::OtherChunk, allocator));
                     }

@@ -91,9 +91,9 @@ impl RedoLog {
         self.write_now(book, (run.offset, run.len), &run.parts)
     }
 
-    /// Writes a record of `len` bytes, which begins at a page and has the rest of its last page, if there may be something else at
-    /// once: if what freed the place, in the groups before `needs`, is durable, and the record is enough to be written beside the
-    /// log. Returns whether it was written, as [`write_whole`](RedoLog::write_whole).
+    /// Writes a record of `len` bytes, which begins at a page and has the rest of its last page, if its place may be overwritten at
+    /// once (what freed it is in the groups before `needs`), and if the record is enough to be written beside the log. Returns whether
+    /// it was written, as [`write_whole`](RedoLog::write_whole).
     ///
     /// # Errors
     /// [`Error::Poisoned`].

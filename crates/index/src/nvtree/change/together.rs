@@ -55,16 +55,17 @@ impl<'p> Chosen<'p> {
         Written { object, payload, is_block }
     }
 
-    /// Adds the bytes of its object where they have to be put together.
+    /// Adds all bytes of its object, which has so many.
     fn put_together(&self, records: Records, size: u64, bytes: &mut Vec<u8>) -> Result<(), Error> {
-        if self.is_block {
-            return Ok(());
-        }
         let end = bytes.len() + size as usize;
-        with_record(records, self.key, &[self.value], |parts| {
-            parts.iter().for_each(|part| bytes.extend_from_slice(part));
-            Ok::<(), RegionError>(())
-        })?;
+        if self.is_block {
+            bytes.extend_from_slice(self.value);
+        } else {
+            with_record(records, self.key, &[self.value], |parts| {
+                parts.iter().for_each(|part| bytes.extend_from_slice(part));
+                Ok::<(), RegionError>(())
+            })?;
+        }
         bytes.resize(end, 0);
         Ok(())
     }
@@ -132,15 +133,16 @@ fn write_whole(
     let spaces: Vec<(u64, u64)> =
         objects.iter().map(|object| (object.offset(), object.size())).collect();
     let runs = filled_runs(&spaces);
-    let mut records = Vec::new();
-    for &number in runs.iter().flatten() {
-        chosen[number].put_together(forest.records(), spaces[number].1, &mut records)?;
+    // Blocks are written from where they are. A run with records, which may have blocks of their size among them, is one piece.
+    let has_blocks_only = |run: &[usize]| run.iter().all(|&number| chosen[number].is_block);
+    let mut together = Vec::new();
+    for &number in runs.iter().filter(|run| !has_blocks_only(run)).flatten() {
+        chosen[number].put_together(forest.records(), spaces[number].1, &mut together)?;
     }
-    let mut rest = &records[..];
-    // The records of a run are one piece.
+    let mut rest = &together[..];
     let (mut whole, mut pieces) = (Vec::new(), Vec::new());
     for run in &runs {
-        if chosen[run[0]].is_block {
+        if has_blocks_only(run) {
             pieces.extend(run.iter().map(std::slice::from_ref));
             let block = |&number: &usize| (spaces[number].0, chosen[number].value);
             whole.extend(run.iter().map(block));

@@ -394,12 +394,12 @@ impl VersionedIndex for NvTree {
 
     fn put_written(
         &self,
-        _place: Place,
-        (key, value): (&[u8], &[u8]),
+        place: Place,
+        put: (&[u8], &[u8]),
         written: Written,
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
-        change::put_written(&self.leaves, key, value, written, writer)
+        change::put_written(&self.leaves, place, put, written, writer)
     }
 
     #[inline(always)]

@@ -18,6 +18,7 @@ mod entries;
 mod erase;
 mod error;
 mod exclusive;
+mod expected;
 mod held;
 mod horizon;
 mod keyspace;

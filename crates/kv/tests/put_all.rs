@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use tembo_kv::{
-    DomainRequest, Durability, Error, IndexKind, Isolation, Keyspace, Options, Progress, Store,
+    DomainRequest, Durability, Error, Exclusive, IndexKind, Isolation, Keyspace, Options, Progress,
+    Store,
 };
+use tembo_pmem::Counters;
 
 #[path = "driver/directory.rs"]
 mod directory;
@@ -44,6 +46,39 @@ fn some_puts(random: &mut Random) -> Map {
     (0..count).map(put).collect()
 }
 
+/// Puts all, one by one, of which some are expected: some of these with another value, in two pieces, or never put.
+fn put_otherwise_than_expected(
+    writer: &mut Exclusive,
+    space: Keyspace,
+    all: &[(&[u8], &[u8])],
+    random: &mut Random,
+) {
+    let other = vec![9; 4096];
+    let mut expected: Vec<(&[u8], [&[u8]; 2])> = Vec::new();
+    for (key, value) in all {
+        let (head, tail) = value.split_at(random.below(value.len() as u64 + 1) as usize);
+        match random.below(8) {
+            0 => {}
+            1 => expected.push((key, [&other, tail])),
+            2 => expected.extend([(&b"never put"[..], [head, tail]), (key, [head, tail])]),
+            3 if !tail.is_empty() => expected.push((key, [head, &tail[1..]])),
+            _ => expected.push((key, [head, tail])),
+        }
+    }
+    let parts: Vec<(&[u8], &[&[u8]])> =
+        expected.iter().map(|(key, parts)| (*key, &parts[..])).collect();
+    for (number, (key, value)) in all.iter().enumerate() {
+        if number.is_multiple_of(60) {
+            writer.expect_puts(space, &parts);
+        }
+        let (head, tail) = value.split_at(random.below(value.len() as u64 + 1) as usize);
+        match random.below(3) {
+            0 => writer.put_parts(space, key, &[head, tail]).unwrap(),
+            _ => writer.put(space, key, value).unwrap(),
+        };
+    }
+}
+
 #[test]
 fn values_that_are_put_together_are_those_that_were_given() {
     for index in IndexKind::ALL {
@@ -78,7 +113,11 @@ fn values_that_are_put_together_are_those_that_were_given() {
             } else {
                 let mut writer = store.exclusive().unwrap();
                 let all: Vec<(&[u8], &[u8])> = puts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-                writer.put_all(space, &all).unwrap();
+                if round % 2 == 0 {
+                    writer.put_all(space, &all).unwrap();
+                } else {
+                    put_otherwise_than_expected(&mut writer, space, &all, &mut random);
+                }
                 // Over some of them once more, in the same commit.
                 writer.put_all(space, &all[..all.len() / 2]).unwrap();
                 if round % 3 == 1 {
@@ -133,10 +172,17 @@ fn values_that_find_no_room_together_leave_none_behind() {
     assert_eq!(all(&store, space).len(), 80);
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    PutAll,
+    Transaction,
+    Expected,
+}
+
 /// Records that lie side by side in space that nothing had before: their bytes are in the log only where they do not fill pages.
 #[test]
 fn records_that_are_put_together_and_fill_pages_are_written_once() {
-    for by_transaction in [false, true] {
+    for way in [Way::PutAll, Way::Transaction, Way::Expected] {
         let directory = Directory::new("put-all-once");
         let options = Options::new().background(false).domain(DomainRequest::Logged).size(16 << 20);
         let store = Store::create(&directory.pool(), &options).unwrap();
@@ -144,7 +190,7 @@ fn records_that_are_put_together_and_fill_pages_are_written_once() {
         let keys: Vec<String> = (0..200).map(|key| format!("a key of its own {key:04}")).collect();
         let value = vec![7; 1024];
         let before = store.report().log;
-        if by_transaction {
+        if way == Way::Transaction {
             let mut tx = store.transaction(Isolation::Snapshot).unwrap();
             for key in &keys {
                 tx.put(space, key.as_bytes(), &value).unwrap();
@@ -154,7 +200,22 @@ fn records_that_are_put_together_and_fill_pages_are_written_once() {
             let mut writer = store.exclusive().unwrap();
             let puts: Vec<(&[u8], &[u8])> =
                 keys.iter().map(|key| (key.as_bytes(), &value[..])).collect();
-            writer.put_all(space, &puts).unwrap();
+            if way == Way::PutAll {
+                writer.put_all(space, &puts).unwrap();
+            } else {
+                let parts = [&value[..24], &value[24..]];
+                let expected: Vec<(&[u8], &[&[u8]])> =
+                    puts.iter().map(|(key, _)| (*key, &parts[..])).collect();
+                let began = Counters::thread();
+                writer.expect_puts(space, &expected);
+                let written = Counters::thread();
+                assert!((written - began).bytes >= 200 << 10);
+                for (key, value) in puts {
+                    assert!(!writer.put(space, key, value).unwrap());
+                }
+                // Elements, and the leaves that are split for them.
+                assert!((Counters::thread() - written).bytes < 50 << 10);
+            }
             writer.commit(Durability::Strict).unwrap();
         }
         let after = store.report().log;

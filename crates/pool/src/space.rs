@@ -138,9 +138,22 @@ impl Space {
         Ok(object)
     }
 
-    /// Takes space for objects that will be written together, as far as there is some: the pages are not made ready for stores.
+    /// Takes space for objects that will be written together, as far as there is some: the pages are not made ready for stores, but
+    /// for those of the last chunk behind them.
     pub(crate) fn alloc_together(&self, sizes: impl Iterator<Item = u64>) -> Vec<Object> {
-        sizes.map_while(|size| self.take(size).ok()).map(|(object, ..)| object).collect()
+        let (mut objects, mut has_new_chunk) = (Vec::new(), false);
+        for size in sizes {
+            let Ok((object, next, allocator)) = self.take(size) else { break };
+            drop(allocator);
+            has_new_chunk |= next == Next::NewChunk;
+            objects.push(object);
+        }
+        if let Some(last) = objects.last().filter(|_| has_new_chunk) {
+            // Objects that are stored alone will fill the chunk.
+            let end = last.offset() + last.size();
+            self.region.will_store(end, end.next_multiple_of(self.layout().chunk_size()) - end);
+        }
+        objects
     }
 
     /// Takes an object, and what else has come with it.

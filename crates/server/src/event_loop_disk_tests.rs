@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tembo_kv::pmem::{DomainRequest, RegionOptions, SyncPolicy};
+use tembo_kv::pmem::{Counters, DomainRequest, RegionOptions, SyncPolicy};
 use tembo_kv::{Geometry, PoolOptions};
 use tembo_sim::{Chooser, Failure, Fault, Rest, SimDisk};
 
@@ -281,5 +281,106 @@ fn libraries_that_do_not_all_find_room_are_not_stored() {
         assert!(text.starts_with("-OOM"), "{text}");
         event_loop.turns.shared.scripts.libraries.forget();
         assert_eq!(answer(event_loop, &mut client, "FUNCTION LIST\r\n"), "*0\r\n");
+    });
+}
+
+/// As `with_disk`, of a store that knows how much room there is.
+fn with_room(test: impl FnOnce(&mut EventLoop<'_>, SocketAddr)) {
+    with_disk(|event_loop, address, _| {
+        recover(event_loop);
+        test(event_loop, address);
+    });
+}
+
+fn recover(event_loop: &EventLoop<'_>) {
+    let store = event_loop.turns.data.store();
+    while store.maintain(64).unwrap() == tembo_kv::Progress::More {}
+}
+
+/// Bytes that were written to the log so far, and to the pool file.
+fn written(event_loop: &EventLoop<'_>) -> (u64, u64) {
+    let log = event_loop.turns.data.store().report().log;
+    (log.bytes_written, log.pool_bytes_written)
+}
+
+#[test]
+fn strings_that_are_set_together_are_written_once() {
+    with_room(|event_loop, address| {
+        let mut clients: [_; 4] = clients(event_loop, address);
+        let value = |key: usize| format!("{key:04}").repeat(256);
+        let set = |key: usize| words(&["SET", &format!("key:{key:08}"), &value(key)]);
+        // What the pool begins with is not of interest.
+        clients[0].write_all(words(&["SET", "first", "value"]).as_bytes()).unwrap();
+        assert_eq!(replies(event_loop, &mut clients[0], 1), "+OK\r\n");
+        let (before, mut sent) = (written(event_loop), 0);
+        for (number, client) in clients.iter_mut().enumerate() {
+            let requests: String = (number * 50..number * 50 + 50).map(set).collect();
+            client.write_all(requests.as_bytes()).unwrap();
+            sent += requests.len();
+        }
+        arrived(event_loop, sent);
+        for client in &mut clients {
+            assert_eq!(replies(event_loop, client, 50), "+OK\r\n".repeat(50));
+        }
+        let after = written(event_loop);
+        assert!(after.1 - before.1 >= 150 << 10, "{before:?} {after:?}");
+        assert!(after.0 - before.0 <= 128 << 10, "{before:?} {after:?}");
+        for key in 0..200 {
+            let (value, client) = (value(key), &mut clients[key % 4]);
+            client.write_all(words(&["GET", &format!("key:{key:08}")]).as_bytes()).unwrap();
+            assert_eq!(replies(event_loop, client, 2), format!("$1024\r\n{value}\r\n"));
+        }
+    });
+}
+
+#[test]
+fn strings_that_are_expected_are_written_before_they_are_set() {
+    with_room(|event_loop, _| {
+        let value = "v".repeat(1024);
+        let keys: Vec<String> = (0..100).map(|key| format!("key:{key:08}")).collect();
+        let strings: Vec<(&[u8], &[u8])> =
+            keys.iter().map(|key| (key.as_bytes(), value.as_bytes())).collect();
+        let before = Counters::thread();
+        event_loop.turns.data.expect_strings(2, &strings);
+        let expected = Counters::thread();
+        assert!((expected - before).bytes >= 100 << 10);
+        for (key, string) in strings {
+            event_loop.turns.data.put(2, key, string, None).unwrap();
+        }
+        assert!((Counters::thread() - expected).bytes < 50 << 10);
+        let found = event_loop.turns.data.get(2, keys[7].as_bytes()).unwrap().unwrap();
+        assert_eq!(found.payload.to_vec(), value.as_bytes());
+    });
+}
+
+/// Of the strings that likely are set some are not, or in another database, or later.
+#[test]
+fn strings_that_are_expected_and_not_set_leave_nothing_behind() {
+    with_room(|event_loop, address| {
+        let [mut client, mut other] = clients(event_loop, address);
+        let set = |key: usize| words(&["SET", &format!("k{}", key % 40), &"v".repeat(900 + key)]);
+        let of = |keys: std::ops::Range<usize>| keys.map(set).collect::<String>();
+        let (ok, queued) = ("+OK\r\n", "+QUEUED\r\n");
+        let first = of(0..30) + "MULTI\r\n" + &of(30..40) + "DISCARD\r\nSELECT 3\r\n" + &of(40..80);
+        let expected = ok.repeat(31) + &queued.repeat(10) + &ok.repeat(42);
+        let second = of(80..110) + "MULTI\r\n" + &of(110..140) + "EXEC\r\n";
+        let replied = format!("{}{}*30\r\n{}", ok.repeat(31), queued.repeat(30), ok.repeat(30));
+        client.write_all(first.as_bytes()).unwrap();
+        other.write_all(second.as_bytes()).unwrap();
+        arrived(event_loop, first.len() + second.len());
+        assert_eq!(replies(event_loop, &mut client, 83), expected);
+        assert_eq!(replies(event_loop, &mut other, 92), replied);
+        // The last of each key, in the two databases.
+        let last = |end: usize, key: usize| (0..end).rev().find(|at| at % 40 == key).unwrap();
+        for (client, end) in [(&mut client, 80), (&mut other, 140)] {
+            for key in 0..40 {
+                client.write_all(words(&["STRLEN", &format!("k{key}")]).as_bytes()).unwrap();
+                let len = 900 + last(end, key);
+                assert_eq!(replies(event_loop, client, 1), format!(":{len}\r\n"));
+            }
+        }
+        event_loop.turns.data.commit().unwrap();
+        recover(event_loop);
+        assert_eq!(event_loop.turns.data.store().check().unwrap().leaked, 0);
     });
 }

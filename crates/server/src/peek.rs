@@ -22,6 +22,8 @@ pub(crate) struct LikelyKeys<'i> {
     pub(crate) element: &'i [u8],
     /// The score that the element gets; empty: none.
     pub(crate) score: &'i [u8],
+    /// The string that the key gets, without an expiry or a condition; empty: none.
+    pub(crate) string: &'i [u8],
 }
 
 /// Commands whose third word is an element, and those whose fourth is one, behind a score.
@@ -67,6 +69,9 @@ impl<'i> LikelyKeys<'i> {
                 b"1" => LikelyKeys { key: fourth, ..likely },
                 _ => LikelyKeys { key: fourth, second_key: fifth, ..likely },
             },
+            Some(b's') if fourth.is_empty() && name.eq_ignore_ascii_case(b"set") => {
+                LikelyKeys { string: third, ..likely }
+            }
             _ => likely,
         }
     }
@@ -196,6 +201,17 @@ mod tests {
         assert_eq!(seen("zincrby z 2 m"), ["z", "m", ""]);
         assert_eq!(seen("SET k v"), ["k", "", ""]);
         assert_eq!(seen("HGETALL h"), ["h", "", ""]);
+    }
+
+    #[test]
+    fn strings_are_seen_that_are_set_without_options() {
+        let input = b"*3\r\n$3\r\nsEt\r\n$1\r\nk\r\n$2\r\nvw\r\n";
+        let likely = Peek::new(input).next().unwrap();
+        assert_eq!((likely.key, likely.string), (&b"k"[..], &b"vw"[..]));
+        let input = b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\nvw\r\n$2\r\nNX\r\n";
+        assert_eq!(Peek::new(input).next().unwrap().string, b"");
+        let input = b"*3\r\n$4\r\nSADD\r\n$1\r\nk\r\n$2\r\nvw\r\n";
+        assert_eq!(Peek::new(input).next().unwrap().string, b"");
     }
 
     #[test]

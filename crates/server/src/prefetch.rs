@@ -5,6 +5,7 @@
 use crate::clients::Clients;
 use crate::connection::Connection;
 use crate::dataset::Dataset;
+use crate::face::Face;
 use crate::peek::{LikelyKeys, Peek};
 use crate::token::Token;
 
@@ -12,6 +13,8 @@ use crate::token::Token;
 const COMMANDS_MAX: usize = 16;
 /// Longer keys are looked up when their command is executed.
 const KEY_SIZE_MAX: usize = 512;
+/// Bytes of strings that are written before their commands are executed.
+const STRINGS_SIZE_MAX: usize = 1 << 20;
 
 /// Prefetches from the command on that the connection is about to execute; `batch` is executed after it.
 pub(crate) fn prefetch<'b>(
@@ -50,6 +53,40 @@ pub(crate) fn prefetch<'b>(
         data.prefetch(db, &keys[..count]);
     }
     prefetch_elements(data, db, likely);
+}
+
+/// Lets the store know which strings the clients of a batch will likely set, before the first of them is executed.
+pub(crate) fn expect_strings<'b>(
+    data: &mut Dataset<'_>,
+    clients: &Clients,
+    batch: impl IntoIterator<Item = &'b Token>,
+) {
+    let connections: Vec<&Connection> =
+        batch.into_iter().filter_map(|&token| clients.get(token)).filter(sets_at_once).collect();
+    let Some(db) = connections.first().map(|first| first.session.db) else { return };
+    let bytes = connections.iter().map(|connection| connection.pending_input()).sum();
+    if !data.is_worth_expecting(bytes) {
+        return;
+    }
+    let (mut strings, mut left) = (Vec::new(), STRINGS_SIZE_MAX);
+    for connection in connections.iter().take_while(|one| one.session.db == db) {
+        // What stands behind another command may have another database, or be executed later.
+        let all = Peek::new(&connection.input[connection.start..]);
+        for LikelyKeys { key, string, .. } in all.take_while(|one| !one.string.is_empty()) {
+            let Some(less) = left.checked_sub(string.len()) else { break };
+            strings.push((key, string));
+            left = less;
+        }
+    }
+    if !strings.is_empty() {
+        data.expect_strings(db, &strings);
+    }
+}
+
+/// Whether the commands of a client are executed as they come.
+fn sets_at_once(connection: &&Connection) -> bool {
+    let session = &connection.session;
+    connection.face == Face::Redis && session.authenticated && session.multi.is_none()
 }
 
 /// Prefetches elements of a collection that several commands use, one behind the other. A collection that one command uses is small

@@ -28,7 +28,7 @@ use crate::metrics;
 use crate::notify::{notify_evicted, notify_expired};
 use crate::parse::{Limits, Parsed};
 use crate::poll::{Poll, Ready};
-use crate::prefetch::prefetch;
+use crate::prefetch::{expect_strings, prefetch};
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
@@ -302,6 +302,7 @@ impl<'s> Turns<'s> {
                 self.clients.give_back(token, connection);
                 self.batch.push_back(token);
             }
+            expect_strings(&mut self.data, &self.clients, &self.batch);
         }
         self.batch.pop_front()
     }

@@ -205,15 +205,15 @@ fn change_in_time<'f, const SCATTERED: bool>(
 /// free.
 pub(super) fn put_written(
     leaves: &Leaves,
-    key: &[u8],
-    value: &[u8],
+    place: Place,
+    (key, value): (&[u8], &[u8]),
     written: Written,
     writer: &mut Writer<'_>,
 ) -> Result<bool, Error> {
     let (op, wanted) = (Op::Put { key, value: &[value] }, Wanted::new(key));
     let (mut reached, how) = (None, How::Grouped);
-    let put = (key, value.len());
-    if let Some(existed) = record::put_written(leaves, put, &written, how, writer, &mut reached) {
+    let (at, put) = ((leaves, place), (key, value.len()));
+    if let Some(existed) = record::put_written(at, put, &written, how, writer, &mut reached) {
         return Ok(existed);
     }
     let mut written = Some(written);

@@ -178,23 +178,23 @@ impl Uncommitted {
         Ok(was_seen)
     }
 
-    /// Puts a value that is written already. Takes it out of `written` when the index has it.
-    fn put_written(
+    /// As [`apply`](Uncommitted::apply), puts a value that is written already. Takes it out of `written` when the index has it.
+    pub(crate) fn put_written(
         &mut self,
         shared: &Shared,
         ledger: &mut Ledger,
-        keyspace: Keyspace,
+        (keyspace, place): (Keyspace, Place),
         (key, value): (&[u8], &[u8]),
         written: &mut Option<Written>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let op = Op::Put { key, value: &[value] };
-        self.check_change(shared, ledger, keyspace, op)?;
-        let place = Place::default();
+        let was_seen = self.check_change(shared, ledger, keyspace, op)?;
         let change = |index: &Index, writer: &mut Writer<'_>| match written.take() {
             Some(written) => index.put_written(place, (key, value), written, writer),
             None => index.apply_at(place, op, writer),
         };
-        self.make(shared, ledger, (keyspace, op), change).map(drop)
+        let existed = self.make(shared, ledger, (keyspace, op), change)?;
+        Ok(existed && was_seen)
     }
 
     /// Applies changes of keys of one keyspace, in this order: puts, and removals where there is no value. Pages that they
@@ -215,7 +215,8 @@ impl Uncommitted {
                 let at = (keyspace, Place::default());
                 applied = match (value, &written) {
                     (Some(value), Some(_)) => {
-                        self.put_written(shared, ledger, keyspace, (key, value), &mut written)
+                        let put = (*key, *value);
+                        self.put_written(shared, ledger, at, put, &mut written).map(drop)
                     }
                     (Some(value), None) => {
                         self.apply(shared, ledger, at, Op::Put { key, value: &[value] }).map(drop)

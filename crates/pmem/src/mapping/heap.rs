@@ -78,6 +78,9 @@ impl Mapping {
     /// There are no pages, here and below.
     pub(crate) fn prefault(&self, _from: u64, _to: u64) {}
 
+    /// Nothing comes from a file.
+    pub(crate) fn will_store(&self, _from: u64, _to: u64) {}
+
     pub(crate) fn want_small_pages(&self) {}
 
     pub(crate) fn want_large_pages(&self, _from: u64, _to: u64) {}

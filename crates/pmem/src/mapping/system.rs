@@ -281,7 +281,17 @@ impl Mapping {
     /// by the stores, or was too much to ask of an old system.
     pub(crate) fn prefault(&self, from: u64, to: u64) {
         let (from, to) = (from.div_ceil(PAGE).saturating_mul(PAGE), to / PAGE * PAGE);
+        self.will_store(from, to);
         self.advise(from, to, Advice::LinuxPopulateWrite);
+    }
+
+    /// Asks for what the file has of the pages of `from..to`, and for nothing around them: a thread that stores to a page that is not
+    /// there waits for as much as the system reads at a time, which can be megabytes of zeroes. A hint.
+    pub(crate) fn will_store(&self, from: u64, to: u64) {
+        if self.is_private.load(Ordering::Relaxed) {
+            let to = to.checked_next_multiple_of(PAGE).unwrap_or(from);
+            self.advise(from / PAGE * PAGE, to, Advice::WillNeed);
+        }
     }
 
     /// Says that pages are to be small, until something else is said. A hint, as the next.

@@ -3,11 +3,12 @@
 
 use tembo_kv::Direction;
 
+use crate::access::Access;
 use crate::dataset::element_keys::{ElementKeys, KEYS_MAX};
-use crate::dataset::{Dataset, check_key};
+use crate::dataset::{Dataset, LARGE_STRING_SIZE, check_key};
 use crate::failure::Failure;
 use crate::float::parse_double;
-use crate::format::{Kind, Part, Value, element_prefix, member_of, score_order};
+use crate::format::{Header, Kind, Part, Type, Value, element_prefix, member_of, score_order};
 use crate::peek::LikelyKeys;
 
 /// Keys that are asked for together. Of a member of a sorted set these are two.
@@ -22,6 +23,33 @@ impl Dataset<'_> {
         // The command that uses them meets the error.
         if let Ok((transaction, _)) = self.begin_early() {
             transaction.prefetch(space, keys);
+        }
+    }
+
+    /// Whether strings of so many bytes are worth being expected.
+    #[inline]
+    pub(crate) fn is_worth_expecting(&self, bytes: usize) -> bool {
+        self.access == Access::Open && self.store.writes_together(bytes as u64)
+    }
+
+    /// Lets the store know that these keys will likely be set to these strings, in this order, without an expiry: it writes together
+    /// what fills pages. Where room is short, each is left to its own command.
+    pub(crate) fn expect_strings(&mut self, db: usize, strings: &[(&[u8], &[u8])]) {
+        let (space, header) = (self.spaces.data[db], Header::new(Type::STRING, None));
+        if !self.has_plenty() {
+            return;
+        }
+        let is_whole = |(key, string): &&(&[u8], &[u8])| {
+            check_key(key).is_ok() && string.len() < LARGE_STRING_SIZE
+        };
+        let whole = strings.iter().filter(is_whole);
+        let parts: Vec<(&[u8], [&[u8]; 2])> =
+            whole.map(|(key, string)| (*key, [header.as_bytes(), *string])).collect();
+        let puts: Vec<(&[u8], &[&[u8]])> =
+            parts.iter().map(|(key, parts)| (*key, &parts[..])).collect();
+        // The command that puts one meets the error.
+        if let Ok((transaction, _)) = self.begin_early() {
+            transaction.expect_puts(space, &puts);
         }
     }
 

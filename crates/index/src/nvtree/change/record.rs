@@ -67,7 +67,7 @@ pub(super) fn put_record<'f, const SCATTERED: bool>(
 /// index.
 #[inline(never)]
 pub(super) fn put_written<'f>(
-    leaves: &'f Leaves,
+    (leaves, place): (&'f Leaves, Place),
     (key, len): (&[u8], usize),
     written: &Written,
     how: How<'_>,
@@ -78,7 +78,7 @@ pub(super) fn put_written<'f>(
         return None;
     }
     let wanted = Wanted::new(key);
-    let at = leaves.leaf_fast::<false>(wanted)?;
+    let at = leaves.leaf_from::<false>(place, wanted)?;
     let sight = look(at, wanted)?;
     let done = put_object(&sight, (written, len), how, writer);
     if done.is_none() {

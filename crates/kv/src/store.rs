@@ -705,12 +705,6 @@ impl Store {
         Ok(self.handle.shared.pool().reserve(bytes, 0).map(drop)?)
     }
 
-    /// Whether values of so many bytes are less work if they are [expected](crate::Exclusive::expect_puts), or put
-    /// [together](crate::Exclusive::put_all).
-    pub fn writes_together(&self, bytes: u64) -> bool {
-        self.handle.shared.region().writes_together(bytes)
-    }
-
     /// The state of the store. Never waits for a writer.
     pub fn report(&self) -> Report {
         report(&self.handle.shared)

@@ -1,4 +1,4 @@
-//! How far a store is durable, and what makes it so.
+//! How far a store is durable, what makes it so, and what is written together for it.
 
 use crate::{Durability, Error, Store};
 
@@ -28,5 +28,11 @@ impl Store {
     /// Every version up to it is synced.
     pub fn durable(&self) -> u64 {
         self.handle().shared.versions.durable()
+    }
+
+    /// Whether values of so many bytes are less work if they are [expected](crate::Exclusive::expect_puts), or put
+    /// [together](crate::Exclusive::put_all).
+    pub fn writes_together(&self, bytes: u64) -> bool {
+        self.handle().shared.region().writes_together(bytes)
     }
 }

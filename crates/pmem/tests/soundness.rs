@@ -277,6 +277,7 @@ fn a_hint_of_any_range_is_a_hint() {
             region.will_read(offset, len);
             region.will_read_now(offset, len);
             region.prefault(offset, len);
+            region.will_store(offset, len);
             region.make_large_pages(offset, len);
             region.prefetch(offset);
             assert!(!region.frees().is_settled(offset, 0) || region.frees().is_logged());

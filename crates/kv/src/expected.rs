@@ -60,6 +60,10 @@ impl Expected {
         let together: Vec<(&[u8], &[u8])> = ends.iter().map(slices).collect();
         let mut written = Vec::new();
         tree.index().write_together(&together, &mut written);
+        if written.iter().all(Option::is_none) {
+            self.bytes.clear();
+            return;
+        }
         let put = |((start, value, end), written)| Put { start, value, end, written };
         self.puts.extend(ends.into_iter().zip(written).map(put));
         self.keyspace = Some(keyspace);

@@ -487,6 +487,36 @@ mod tests {
         mapping.will_read(u64::MAX - 1, u64::MAX);
     }
 
+    /// Around a page that a thread stores to the system would bring as much as it reads at a time.
+    #[test]
+    fn pages_that_were_never_used_come_without_those_around_them() {
+        let path = std::env::temp_dir().join(format!("tembo-new-pages-{}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let count = 8192;
+        file.set_len(count * PAGE).unwrap();
+        let mapping = Mapping::reserve(count * PAGE, count * PAGE).unwrap();
+        mapping.map(Backing::Private(file.as_fd()), 0, count * PAGE).unwrap();
+        let resident = || {
+            let mut found = vec![0_u8; count as usize];
+            let at = mapping.base().at(0).cast();
+            // SAFETY: the range is this mapping's, and there is a byte for each of its pages.
+            let result = unsafe { libc::mincore(at, (count * PAGE) as usize, found.as_mut_ptr()) };
+            assert_eq!(result, 0);
+            found.iter().filter(|page| **page & 1 == 1).count()
+        };
+        assert_eq!(resident(), 0);
+        mapping.prefault(1000 * PAGE, 1004 * PAGE);
+        assert_eq!(resident(), 4);
+        mapping.will_store(5000 * PAGE + 9, 5001 * PAGE + 1);
+        for page in [5000, 5001] {
+            // SAFETY: it is mapped, and no other thread has it.
+            unsafe { mapping.base().at(page * PAGE).cast::<u64>().write_volatile(7) };
+        }
+        assert_eq!(resident(), 6);
+    }
+
     fn file_of(bytes: u64) -> std::os::fd::OwnedFd {
         let file = memfd_create("pool", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, bytes).unwrap();

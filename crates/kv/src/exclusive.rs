@@ -66,7 +66,7 @@ impl Exclusive {
     /// Says that these values, each the concatenation of some parts, will likely be put under their keys, in this order. Those that
     /// fill pages are written together at once, which is less work than one by one. It changes nothing: a
     /// [`put`](Exclusive::put) takes the value that is written if it is of the same key and bytes. What no put has taken is given
-    /// up by the next call, a commit, or the end of the writer.
+    /// up by the next call, a commit, or the end of the writer, which costs a fence then.
     pub fn expect_puts(&mut self, keyspace: Keyspace, puts: &[(&[u8], &[&[u8]])]) {
         if puts.iter().any(|(key, parts)| check_sizes(key, parts).is_err()) {
             return;
@@ -350,12 +350,7 @@ impl Exclusive {
             && let Op::Put { key, value } = op
             && let Some((written, value)) = self.expected.take(keyspace, key, value)
         {
-            let mut written = Some(written);
-            let put = self.changes.put_written(shared, ledger, at, (key, value), &mut written);
-            if let Some(written) = written {
-                shared.pool().give_up([written.object()]);
-            }
-            return put;
+            return self.changes.put_written(shared, ledger, at, (key, value), written);
         }
         self.changes.apply(shared, ledger, at, op)
     }

@@ -6,6 +6,9 @@ use crate::Keyspace;
 use crate::ledger::Ledger;
 use crate::shared::Shared;
 
+/// A put is looked for among so many that may come next: where most are not expected, they are put as if there were none.
+const LOOKED_AT: usize = 64;
+
 /// Puts that will likely follow, in this order, with their values, of which some are written.
 #[derive(Default)]
 pub(crate) struct Expected {
@@ -81,7 +84,7 @@ impl Expected {
         }
         let bytes = &self.bytes;
         let is_it = |put: &Put| bytes[put.start..put.value] == *key;
-        let found = self.next + self.puts[self.next..].iter().position(is_it)?;
+        let found = self.next + self.puts[self.next..].iter().take(LOOKED_AT).position(is_it)?;
         self.next = found + 1;
         let put = &mut self.puts[found];
         let value = &bytes[put.value..put.end];

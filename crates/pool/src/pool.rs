@@ -349,6 +349,12 @@ impl Pool {
         self.space.alloc_together(sizes)
     }
 
+    /// Says that objects, which were [taken together](Pool::alloc_together), will be stored to where they are mapped: their pages come
+    /// together, without those around them. A hint.
+    pub fn will_store(&self, objects: impl Iterator<Item = Object>) {
+        self.space.will_store(objects);
+    }
+
     /// As [`alloc`](Pool::alloc), where a slot is at hand: nothing grows, no frontier is raised, and nothing is stored. So
     /// a section needs no room for it, and the pool no bytes to spare. `None`: there is none.
     #[inline]

@@ -21,7 +21,7 @@ const OWN_LINES: u64 = 1 + SMALL_STEPS;
 /// Space counts as short if less than one in so many chunks is left.
 const SHORT: u32 = 32;
 
-/// Greatest gap between two slots that are read in one piece, in bytes.
+/// Greatest gap between two slots that are asked for in one piece, in bytes.
 const GAP: u64 = 8 << 10;
 
 /// Most bytes of slots that are prefetched before the first of them is taken.
@@ -235,14 +235,15 @@ impl Space {
     }
 
     /// Asks the disk for the pages of some slots. These pages have other objects too, so they are read before a slot can be
-    /// stored to. Slots that lie near each other are read in one piece.
-    fn ask_for(&self, mut slots: Vec<(u64, u64)>) {
-        slots.sort_unstable();
-        let near = |one: &(u64, u64), next: &(u64, u64)| next.0 <= one.0 + one.1 + GAP;
-        for run in slots.chunk_by(near) {
-            let (start, (last, size)) = (run[0].0, run[run.len() - 1]);
-            self.region.will_read(start, last + size - start);
-        }
+    /// stored to.
+    fn ask_for(&self, slots: Vec<(u64, u64)>) {
+        in_runs(slots, |start, len| self.region.will_read(start, len));
+    }
+
+    /// Asks for the pages of objects that will be stored to, and for none around them.
+    pub(crate) fn will_store(&self, objects: impl Iterator<Item = Object>) {
+        let spaces = objects.map(|object| (object.offset(), object.size()));
+        in_runs(spaces.collect(), |start, len| self.region.will_store(start, len));
     }
 
     /// Gives an object's space back. The caller vouches that it is allocated, that its unlinking
@@ -368,5 +369,15 @@ impl Space {
             }
             grown => grown,
         }
+    }
+}
+
+/// Calls the function with the spaces (offset, size), those that lie near each other in one piece.
+fn in_runs(mut spaces: Vec<(u64, u64)>, mut each: impl FnMut(u64, u64)) {
+    spaces.sort_unstable();
+    let near = |one: &(u64, u64), next: &(u64, u64)| next.0 <= one.0 + one.1 + GAP;
+    for run in spaces.chunk_by(near) {
+        let (start, (last, size)) = (run[0].0, run[run.len() - 1]);
+        each(start, last + size - start);
     }
 }

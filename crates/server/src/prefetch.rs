@@ -59,17 +59,19 @@ pub(crate) fn prefetch<'b>(
 pub(crate) fn expect_strings<'b>(
     data: &mut Dataset<'_>,
     clients: &Clients,
-    batch: impl IntoIterator<Item = &'b Token>,
+    batch: impl IntoIterator<Item = &'b Token> + Copy,
 ) {
-    let connections: Vec<&Connection> =
-        batch.into_iter().filter_map(|&token| clients.get(token)).filter(sets_at_once).collect();
-    let Some(db) = connections.first().map(|first| first.session.db) else { return };
-    let bytes = connections.iter().map(|connection| connection.pending_input()).sum();
+    let connections = || {
+        let all = batch.into_iter().filter_map(|&token| clients.get(token));
+        all.filter(sets_at_once)
+    };
+    let bytes = connections().map(Connection::pending_input).sum();
+    let Some(db) = connections().next().map(|first| first.session.db) else { return };
     if !data.is_worth_expecting(bytes) {
         return;
     }
     let (mut strings, mut left) = (Vec::new(), STRINGS_SIZE_MAX);
-    for connection in connections.iter().take_while(|one| one.session.db == db) {
+    for connection in connections().take_while(|one| one.session.db == db) {
         // What stands behind another command may have another database, or be executed later.
         let all = Peek::new(&connection.input[connection.start..]);
         for LikelyKeys { key, string, .. } in all.take_while(|one| !one.string.is_empty()) {

@@ -178,23 +178,29 @@ impl Uncommitted {
         Ok(was_seen)
     }
 
-    /// As [`apply`](Uncommitted::apply), puts a value that is written already. Takes it out of `written` when the index has it.
+    /// As [`apply`](Uncommitted::apply), puts a value that is written already, and belongs to the caller no more.
     pub(crate) fn put_written(
         &mut self,
         shared: &Shared,
         ledger: &mut Ledger,
         (keyspace, place): (Keyspace, Place),
         (key, value): (&[u8], &[u8]),
-        written: &mut Option<Written>,
+        written: Written,
     ) -> Result<bool, Error> {
         let op = Op::Put { key, value: &[value] };
-        let was_seen = self.check_change(shared, ledger, keyspace, op)?;
-        let change = |index: &Index, writer: &mut Writer<'_>| match written.take() {
-            Some(written) => index.put_written(place, (key, value), written, writer),
-            None => index.apply_at(place, op, writer),
+        let mut left = Some(written);
+        let change = |index: &Index, writer: &mut Writer<'_>| {
+            left = None;
+            index.put_written(place, (key, value), written, writer)
         };
-        let existed = self.make(shared, ledger, (keyspace, op), change)?;
-        Ok(existed && was_seen)
+        let put = self.check_change(shared, ledger, keyspace, op).and_then(|was_seen| {
+            let existed = self.make(shared, ledger, (keyspace, op), change)?;
+            Ok(existed && was_seen)
+        });
+        if let Some(written) = left {
+            shared.pool().give_up([written.object()]);
+        }
+        put
     }
 
     /// Applies changes of keys of one keyspace, in this order: puts, and removals where there is no value. Pages that they
@@ -213,10 +219,10 @@ impl Uncommitted {
             let mut written = all.next().flatten();
             if applied.is_ok() {
                 let at = (keyspace, Place::default());
-                applied = match (value, &written) {
-                    (Some(value), Some(_)) => {
+                applied = match (value, written.take()) {
+                    (Some(value), Some(written)) => {
                         let put = (*key, *value);
-                        self.put_written(shared, ledger, at, put, &mut written).map(drop)
+                        self.put_written(shared, ledger, at, put, written).map(drop)
                     }
                     (Some(value), None) => {
                         self.apply(shared, ledger, at, Op::Put { key, value: &[value] }).map(drop)

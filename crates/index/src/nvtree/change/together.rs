@@ -115,7 +115,7 @@ pub(in crate::nvtree) fn write_together(
     let is_whole = write_whole(forest, &chosen, &objects).unwrap_or_default();
     drop(section);
     let others = (0..).zip(&objects).filter(|(number, _)| is_whole.get(*number) != Some(&true));
-    ask_for_pages(forest, others.map(|(_, object)| (object.offset(), object.size())).collect());
+    pool.will_store(others.map(|(_, object)| *object));
     for (number, (put, object)) in chosen.iter().zip(objects).enumerate() {
         let is_whole = is_whole.get(number) == Some(&true);
         if is_whole || put.write(forest, object).is_ok() {
@@ -123,15 +123,6 @@ pub(in crate::nvtree) fn write_together(
         } else {
             pool.give_up([object]);
         }
-    }
-}
-
-/// Asks for the pages of spaces (offset, size) that will be stored to, in one piece where they lie near each other.
-fn ask_for_pages(forest: &Forest, mut spaces: Vec<(u64, u64)>) {
-    spaces.sort_unstable();
-    for run in spaces.chunk_by(|one, next| next.0 <= one.0 + one.1 + PAGE) {
-        let (start, (last, size)) = (run[0].0, run[run.len() - 1]);
-        forest.region().will_store(start, last + size - start);
     }
 }
 
